@@ -1,0 +1,67 @@
+package transport
+
+// Counter names one counter of a worker. The first fifteen carry the names of
+// Linux's rxe hw_counters.
+type Counter uint8
+
+// Counters. "Drop" counters say why a packet had no effect.
+const (
+	SentPkts Counter = iota
+	RcvdPkts
+	DuplicateRequest
+	OutOfSeqRequest
+	RcvdRNRErr
+	SendRNRErr
+	RcvdSeqErr
+	AckDeferred
+	RetryExceededErr
+	RetryRNRExceededErr
+	CompleterRetryErr
+	SendErr
+	LinkDowned
+	RDMASends
+	RDMARecvs
+
+	SentBytes         // payload bytes sent
+	RcvdBytes         // payload bytes accepted
+	SentAcks          // ACKNOWLEDGE packets with an ACK syndrome
+	ImpliedNak        // responses that showed an earlier READ or atomic to be lost
+	DuplicateAck      // acknowledgements of nothing new
+	DuplicateAtomic   // atomics answered from the stored result
+	DuplicateRead     // READs executed again
+	OutOfOrderKept    // packets kept until their gap closes
+	OutOfOrderUsed    // kept packets used
+	DropOutOfOrder    // packets after a gap that were not kept
+	DropState         // the queue pair's state takes no such packet
+	DropPeer          // source or destination address is not the connection's
+	DropPKey          // P_Key does not match
+	DropOpcode        // opcode of another transport service
+	DropStaleResponse // response outside the outstanding range
+	DropSyndrome      // reserved AETH syndrome
+	DropDuplicate     // duplicate READ or atomic without a stored result
+	DropResponse      // response that fits no outstanding request
+	PayloadFault      // payload memory went away before it was sent
+
+	NumCounters
+)
+
+var counterNames = [NumCounters]string{
+	"sent_pkts", "rcvd_pkts", "duplicate_request", "out_of_seq_request", "rcvd_rnr_err",
+	"send_rnr_err", "rcvd_seq_err", "ack_deferred", "retry_exceeded_err", "retry_rnr_exceeded_err",
+	"completer_retry_err", "send_err", "link_downed", "rdma_sends", "rdma_recvs",
+	"sent_bytes", "rcvd_bytes", "sent_acks", "implied_nak", "duplicate_ack",
+	"duplicate_atomic", "duplicate_read", "out_of_order_kept", "out_of_order_used", "drop_out_of_order",
+	"drop_qp_state", "drop_peer_address", "drop_pkey", "drop_opcode", "drop_stale_response",
+	"drop_reserved_syndrome", "drop_duplicate", "drop_response", "payload_fault",
+}
+
+// String is the counter's name as tools print it.
+func (c Counter) String() string {
+	if c < NumCounters {
+		return counterNames[c]
+	}
+	return "unknown"
+}
+
+// Counters are the counters of one worker, written only by who drives it.
+type Counters [NumCounters]uint64

@@ -1,0 +1,55 @@
+package transport
+
+import (
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/memory"
+)
+
+// Event is an asynchronous event of a queue pair or completion queue.
+type Event struct {
+	Type ibv.EventType
+	QP   *QP // nil for events of a completion queue
+	CQ   *CQ // nil for events of a queue pair
+}
+
+// Env is what the queue pairs of one worker share: the memory table, limits,
+// counters, and the lists of things that happened, which the driver empties
+// after each batch.
+type Env struct {
+	Mem *memory.Table
+
+	// Window is how many request packets a queue pair may have unacknowledged.
+	// The driver lowers it when many queue pairs share the device.
+	Window int
+	// KeepBudget is how many out-of-order packets a queue pair may keep; 0 keeps
+	// none.
+	KeepBudget int
+
+	Counters Counters
+
+	Woken    []*CQ    // completion queues whose armed event is due
+	Events   []Event  // asynchronous events
+	Released []uint64 // Refs of kept packets that are no longer needed
+}
+
+// DefaultWindow is the window of request packets of a queue pair.
+const DefaultWindow = 256
+
+// AckInterval is the largest number of request packets between two that ask
+// for an acknowledgement.
+const AckInterval = 32
+
+// NewEnv makes an Env with default limits.
+func NewEnv(mem *memory.Table) *Env {
+	return &Env{
+		Mem:      mem,
+		Window:   DefaultWindow,
+		Woken:    make([]*CQ, 0, 64),
+		Events:   make([]Event, 0, 64),
+		Released: make([]uint64, 0, 256),
+	}
+}
+
+func (e *Env) count(c Counter) { e.Counters[c]++ }
+
+func (e *Env) event(t ibv.EventType, q *QP) { e.Events = append(e.Events, Event{Type: t, QP: q}) }
