@@ -1,0 +1,100 @@
+package verbs
+
+import (
+	"context"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
+)
+
+// Provider is a device as this package sees it: package datapath implements it
+// inside the process, a daemon's client over shared memory. Applications do not
+// call it; they use Context. All methods are safe for concurrent use.
+type Provider interface {
+	Name() string // of the interface: "eth0"
+	QueryDevice() (DeviceAttr, error)
+	QueryPort() (PortAttr, error)
+	// GIDs are the entries of the GID table in index order; holes are invalid
+	// entries.
+	GIDs() ([]GIDEntry, error)
+	AllocPD() (uint32, error)
+	DeallocPD(pd uint32) error
+	// AllocBuffer returns n bytes, page-aligned and locked.
+	AllocBuffer(n int) ([]byte, error)
+	FreeBuffer(b []byte) error
+	RegisterMemory(pd uint32, b []byte, access ibv.Access) (ProviderMR, error)
+	// DeregisterMemory returns when nothing can touch the memory any more.
+	DeregisterMemory(mr ProviderMR) error
+	CreateCQ(entries int) (ProviderCQ, error)
+	CreateQP(attr *ProviderQPInit) (ProviderQP, error)
+	// Progress drives the device once in the caller's goroutine and reports
+	// whether anything was done.
+	Progress() bool
+	// NextEvent waits for an asynchronous event.
+	NextEvent(ctx context.Context) (ProviderEvent, error)
+	// Counters are the device's counters in a stable order.
+	Counters() ([]CounterValue, error)
+	Close() error
+}
+
+// ProviderMR is a registered memory region.
+type ProviderMR struct {
+	Handle     uint64
+	Addr       uint64 // virtual address of the first byte, as SGEs and peers name it
+	LKey, RKey uint32
+}
+
+// ProviderQPInit is what a provider makes a queue pair of; capacities are
+// validated and not 0.
+type ProviderQPInit struct {
+	PD             uint32
+	Type           ibv.QPType
+	SendCQ, RecvCQ ProviderCQ
+	Cap            ibv.QPCap
+	SigAll         bool
+	Context        uint64
+}
+
+// ProviderCQ is the device's side of a completion queue.
+type ProviderCQ interface {
+	// Ring carries queue.CQE elements; the caller is its consumer.
+	Ring() *queue.Ring
+	// Progress drives what completes to this queue, in the caller's goroutine,
+	// and reports whether anything was done.
+	Progress() bool
+	// WaitEvent sleeps until an event that the ring's arm word asked for has been
+	// raised since it was armed, or ctx ends. An event raised before the call is
+	// not lost.
+	WaitEvent(ctx context.Context) error
+	Destroy() error
+}
+
+// ProviderQP is the device's side of a queue pair.
+type ProviderQP interface {
+	QPN() uint32
+	SQ() *queue.Ring // the caller is the producer
+	RQ() *queue.Ring // the caller is the producer
+	// Doorbell says that send work requests were published; it transmits in the
+	// caller's goroutine when the worker is idle.
+	Doorbell()
+	// RecvDoorbell says that receive work requests were published. Only a queue
+	// pair in error (which flushes them) or one that owes credits needs it.
+	RecvDoorbell()
+	Modify(attr *ibv.QPAttr, mask ibv.AttrMask) error
+	Query() (ibv.QPAttr, error)
+	Destroy() error
+}
+
+// ProviderEvent is an asynchronous event; QP or CQ is what it is about.
+type ProviderEvent struct {
+	Type ibv.EventType
+	QP   ProviderQP
+	CQ   ProviderCQ
+	Port int
+}
+
+// CounterValue is one named counter.
+type CounterValue struct {
+	Name  string
+	Value uint64
+}
