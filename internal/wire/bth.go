@@ -19,17 +19,17 @@ type BTH [BTHLen]byte
 
 // BTHFields is what a BTH says; all reserved bits are zero.
 type BTHFields struct {
-	Opcode   Opcode
-	SE       bool    // solicited event
-	MigReq   bool    // path migrated; HCAs set it on everything but CNPs
-	PadCount uint8   // bytes after the payload, 0 to 3
-	TVer     uint8   // transport version, 0
-	PKey     uint16  // partition key
-	FECN     bool    // not used by RoCEv2, which marks the IP header
-	BECN     bool    // set in a CNP
-	DestQP   uint32  // 24 bits
-	AckReq   bool    // an acknowledgement is wanted
-	PSN      psn.PSN // packet sequence number
+	Opcode Opcode
+	SE     bool    // solicited event
+	MigReq bool    // path migrated; HCAs set it on everything but CNPs
+	PadCnt uint8   // bytes after the payload, 0 to 3
+	TVer   uint8   // transport version, 0
+	PKey   uint16  // partition key
+	FECN   bool    // not used by RoCEv2, which marks the IP header
+	BECN   bool    // set in a CNP
+	DestQP uint32  // 24 bits
+	AckReq bool    // an acknowledgement is wanted
+	PSN    psn.PSN // packet sequence number
 }
 
 // BTHAt lays a BTH over the first 12 bytes of b.
@@ -44,8 +44,8 @@ func (h *BTH) SE() bool { return h[1]&0x80 != 0 }
 // MigReq is the migration state bit; receivers ignore it on RoCE.
 func (h *BTH) MigReq() bool { return h[1]&0x40 != 0 }
 
-// PadCount is the number of pad bytes between payload and ICRC, 0 to 3.
-func (h *BTH) PadCount() int { return int(h[1] >> 4 & 3) }
+// PadCnt is the number of pad bytes between payload and ICRC, 0 to 3.
+func (h *BTH) PadCnt() uint8 { return h[1] >> 4 & 3 }
 
 // TVer is the transport version; other than 0 must be dropped.
 func (h *BTH) TVer() uint8 { return h[1] & 0x0F }
@@ -77,8 +77,8 @@ func (h *BTH) SetSE(v bool) { setBit(&h[1], 0x80, v) }
 // SetMigReq replaces the migration state bit.
 func (h *BTH) SetMigReq(v bool) { setBit(&h[1], 0x40, v) }
 
-// SetPadCount replaces the pad count with the low two bits of n.
-func (h *BTH) SetPadCount(n int) { h[1] = h[1]&^0x30 | uint8(n&3)<<4 }
+// SetPadCnt replaces the pad count with the low two bits of n.
+func (h *BTH) SetPadCnt(n uint8) { h[1] = h[1]&^0x30 | n&3<<4 }
 
 // SetTVer replaces the transport version with the low four bits of v.
 func (h *BTH) SetTVer(v uint8) { h[1] = h[1]&^0x0F | v&0x0F }
@@ -104,7 +104,7 @@ func (h *BTH) SetPSN(p psn.PSN) { put24((*[3]byte)(h[9:12]), uint32(p)) }
 // Fields takes all fields out.
 func (h *BTH) Fields() BTHFields {
 	return BTHFields{
-		Opcode: h.Opcode(), SE: h.SE(), MigReq: h.MigReq(), PadCount: uint8(h.PadCount()), TVer: h.TVer(), PKey: h.PKey(),
+		Opcode: h.Opcode(), SE: h.SE(), MigReq: h.MigReq(), PadCnt: h.PadCnt(), TVer: h.TVer(), PKey: h.PKey(),
 		FECN: h.FECN(), BECN: h.BECN(), DestQP: h.DestQP(), AckReq: h.AckReq(), PSN: h.PSN(),
 	}
 }
@@ -112,7 +112,7 @@ func (h *BTH) Fields() BTHFields {
 // Encode writes the whole header. Bits of f that a field has no room for are
 // cut off.
 func (h *BTH) Encode(f *BTHFields) {
-	w0 := uint32(f.Opcode)<<24 | bit(f.SE)<<23 | bit(f.MigReq)<<22 | uint32(f.PadCount&3)<<20 | uint32(f.TVer&0xF)<<16 | uint32(f.PKey)
+	w0 := uint32(f.Opcode)<<24 | bit(f.SE)<<23 | bit(f.MigReq)<<22 | uint32(f.PadCnt&3)<<20 | uint32(f.TVer&0xF)<<16 | uint32(f.PKey)
 	binary.BigEndian.PutUint32(h[0:4], w0)
 	binary.BigEndian.PutUint32(h[4:8], bit(f.FECN)<<31|bit(f.BECN)<<30|f.DestQP&psn.Mask)
 	binary.BigEndian.PutUint32(h[8:12], bit(f.AckReq)<<31|uint32(f.PSN)&psn.Mask)

@@ -6,9 +6,9 @@
 // shorter than the header; whoever calls it has checked the length once,
 // normally through OpInfo.HeaderLen. A view has a getter and a setter for each
 // field, Fields to take all of them out and Encode to write the whole header,
-// reserved bits as zero. All fields are big-endian on the wire and
-// host numbers here; the one exception is the ICRC, whose least
-// significant byte goes first.
+// reserved bits as zero. All fields are big-endian on the wire and host
+// numbers here; the one exception is the ICRC, whose least significant byte
+// goes first.
 //
 // [Opcode.Info] says which headers follow a BTH and where they are:
 //
