@@ -1,0 +1,91 @@
+package memory
+
+import (
+	"sync/atomic"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+)
+
+// PD numbers a protection domain. A region is usable only by queue pairs of its
+// own domain.
+type PD uint32
+
+type kind uint8
+
+const (
+	direct kind = iota
+	revocable
+	indirect
+)
+
+// Region is a registered memory region. All methods are safe for concurrent
+// use; what happens to the bytes then is between the users of the memory.
+type Region struct {
+	start  uint64 // first virtual address
+	length uint64 // bytes, at least 1; start+length does not pass 2^64
+	key    uint32
+	pd     PD
+	access ibv.Access
+	kind   kind
+	gone   atomic.Bool // a fault has revoked the region
+
+	data  []byte // direct and revocable
+	ind   Indirect
+	table *Table
+}
+
+// LKey is the key that local scatter/gather entries name.
+func (r *Region) LKey() uint32 { return r.key }
+
+// RKey is the key that peers name; it is the same as LKey.
+func (r *Region) RKey() uint32 { return r.key }
+
+// PD is the region's protection domain.
+func (r *Region) PD() PD { return r.pd }
+
+// Start is the first virtual address.
+func (r *Region) Start() uint64 { return r.start }
+
+// Len is the size in bytes, at least 1.
+func (r *Region) Len() uint64 { return r.length }
+
+// Access are the rights that the region was registered with.
+func (r *Region) Access() ibv.Access { return r.access }
+
+// Valid is false once the memory behind the region has gone away.
+func (r *Region) Valid() bool { return !r.gone.Load() }
+
+// Slice is the n bytes at va, or nil when they are not all inside the region or
+// the region is not direct: Read and Write reach the others. Its capacity ends
+// with its length.
+func (r *Region) Slice(va uint64, n int) []byte {
+	if r.kind != direct || !r.holds(va, n) {
+		return nil
+	}
+	off := va - r.start
+	return r.data[off : off+uint64(n) : off+uint64(n)]
+}
+
+// covers reports whether the n bytes at va lie inside the region. The
+// subtractions cannot wrap into range: an address below start becomes a
+// distance of at least 2^64-start, which is no less than length.
+func (r *Region) covers(va, n uint64) bool {
+	off := va - r.start
+	return off <= r.length && n <= r.length-off
+}
+
+func (r *Region) holds(va uint64, n int) bool { return n >= 0 && r.covers(va, uint64(n)) }
+
+// bytes are the n bytes at va of a region with data; the range was checked.
+func (r *Region) bytes(va uint64, n int) []byte {
+	off := va - r.start
+	return r.data[off : off+uint64(n)]
+}
+
+// revoke makes the region fail every later access: by its key at once, and for
+// those who hold the pointer by the flag. Its slot stays taken until it is
+// deregistered.
+func (r *Region) revoke() {
+	r.gone.Store(true)
+	r.table.unpublish(r)
+}

@@ -1,0 +1,185 @@
+package memory
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"sync"
+	"sync/atomic"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+)
+
+// MaxRegions is the largest number of regions of a table: an index has 24 bits
+// of a key, and index 0 is not used.
+const MaxRegions = 1<<24 - 1
+
+// Errors of registration.
+var (
+	// ErrFull says that the table has no free slot.
+	ErrFull = errors.New("memory: too many memory regions")
+	// ErrAccess says that the access rights do not go together or are unknown.
+	ErrAccess = errors.New("memory: invalid access rights")
+	// ErrRange says that the address range cannot be a region.
+	ErrRange = errors.New("memory: invalid address range")
+	// ErrNotRegistered says that a region is not in the table.
+	ErrNotRegistered = errors.New("memory: region is not registered")
+)
+
+// Table holds the regions of a device. Access and Check are lock-free and may
+// run beside Register and Deregister.
+type Table struct {
+	slots []atomic.Pointer[Region] // by index of a key; nil: free or revoked
+
+	mu    sync.Mutex
+	keys  []keySeq  // by index: the low byte of keys
+	owner []*Region // by index: who has the slot, revoked or not
+	free  []uint32  // given-back indices, reused in the order of their return
+	next  uint32    // first index that was never used
+	live  int
+}
+
+// NewTable makes a table for at most limit regions, 1 to MaxRegions; values
+// outside are brought inside. It takes 24 bytes per region. rnd supplies the
+// random part of keys.
+func NewTable(limit int, rnd func() uint32) *Table {
+	limit = min(max(limit, 1), MaxRegions)
+	t := &Table{
+		slots: make([]atomic.Pointer[Region], limit+1),
+		keys:  make([]keySeq, limit+1),
+		owner: make([]*Region, limit+1),
+		next:  1,
+	}
+	for i := range t.keys {
+		t.keys[i] = newKeySeq(rnd())
+	}
+	return t
+}
+
+// Register makes data a direct region that starts at virtual address va. The
+// memory must stay where it is, and mapped, until the region is deregistered
+// and no worker uses it any more. Errors: ErrAccess, ErrRange, ErrFull.
+//
+// A region of no bytes is refused, as Linux does: requests of no bytes need no
+// region.
+func (t *Table) Register(pd PD, va uint64, data []byte, access ibv.Access) (*Region, error) {
+	return t.add(&Region{kind: direct, pd: pd, start: va, length: uint64(len(data)), data: data, access: access})
+}
+
+// RegisterRevocable is Register for memory that may go away while it is
+// registered. Accesses are slower by the price of Guard, and Slice is nil.
+func (t *Table) RegisterRevocable(pd PD, va uint64, data []byte, access ibv.Access) (*Region, error) {
+	return t.add(&Region{kind: revocable, pd: pd, start: va, length: uint64(len(data)), data: data, access: access})
+}
+
+// RegisterIndirect makes the length bytes at va, which ind reaches, a region.
+// REMOTE_ATOMIC is refused with ErrAccess: ind has no atomics.
+func (t *Table) RegisterIndirect(pd PD, va, length uint64, ind Indirect, access ibv.Access) (*Region, error) {
+	if access&ibv.AccessRemoteAtomic != 0 {
+		return nil, fmt.Errorf("%w: REMOTE_ATOMIC needs memory of AllocBuffer, this memory is reached through another process", ErrAccess)
+	}
+	return t.add(&Region{kind: indirect, pd: pd, start: va, length: length, ind: ind, access: access})
+}
+
+func (t *Table) add(r *Region) (*Region, error) {
+	if err := checkAccess(r.access); err != nil {
+		return nil, err
+	}
+	if err := checkRange(r.start, r.length, r.access); err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	index, ok := t.take()
+	if !ok {
+		return nil, fmt.Errorf("%w: all %d are in use; deregister some", ErrFull, len(t.slots)-1)
+	}
+	r.table = t
+	r.key = index<<8 | uint32(t.keys[index].next())
+	t.owner[index] = r
+	t.live++
+	t.slots[index].Store(r)
+	return r, nil
+}
+
+// take finds a free index: one never used as long as there is one, so that a
+// stale key meets another region's slot as late as possible.
+func (t *Table) take() (index uint32, ok bool) {
+	if int(t.next) < len(t.slots) {
+		t.next++
+		return t.next - 1, true
+	}
+	if len(t.free) == 0 {
+		return 0, false
+	}
+	index = t.free[0]
+	t.free = t.free[1:]
+	return index, true
+}
+
+// Deregister takes r out of the table: no later Access finds it. Who has found
+// it before may still use it, so the caller lets every worker pass a point
+// where it holds no region before the memory goes. Error: ErrNotRegistered.
+func (t *Table) Deregister(r *Region) error {
+	if r == nil || r.table != t {
+		return fmt.Errorf("%w in this table", ErrNotRegistered)
+	}
+	index := r.key >> 8
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.owner[index] != r {
+		return fmt.Errorf("%w: key %#08x was deregistered before", ErrNotRegistered, r.key)
+	}
+	t.unpublish(r)
+	t.owner[index] = nil
+	t.free = append(t.free, index)
+	t.live--
+	return nil
+}
+
+func (t *Table) unpublish(r *Region) { t.slots[r.key>>8].CompareAndSwap(r, nil) }
+
+// Count is the number of registered regions.
+func (t *Table) Count() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.live
+}
+
+// Rights that change nothing here: memory is not pinned per region, copies are
+// by CPU, and the order of stores is fixed.
+const hints = ibv.AccessOnDemand | ibv.AccessHugeTLB | ibv.AccessRelaxedOrdering
+
+const known = ibv.AccessLocalWrite | ibv.AccessRemoteWrite | ibv.AccessRemoteRead | ibv.AccessRemoteAtomic |
+	ibv.AccessMWBind | ibv.AccessZeroBased | ibv.AccessFlushGlobal | hints
+
+func checkAccess(a ibv.Access) error {
+	switch {
+	case a&ibv.AccessFlushPersistent != 0:
+		return fmt.Errorf("%w: FLUSH_PERSISTENT needs persistent memory, which this device does not have", ErrAccess)
+	case a&^known != 0:
+		return fmt.Errorf("%w: unknown bits %#x", ErrAccess, uint32(a&^known))
+	case a&ibv.AccessLocalWrite != 0:
+		return nil
+	// IBTA vol. 1, 11.2.7: remote rights to change memory need the local one.
+	case a&ibv.AccessRemoteWrite != 0:
+		return fmt.Errorf("%w: REMOTE_WRITE needs LOCAL_WRITE", ErrAccess)
+	case a&ibv.AccessRemoteAtomic != 0:
+		return fmt.Errorf("%w: REMOTE_ATOMIC needs LOCAL_WRITE", ErrAccess)
+	}
+	return nil
+}
+
+func checkRange(va, n uint64, a ibv.Access) error {
+	switch {
+	case n == 0:
+		return fmt.Errorf("%w: no bytes", ErrRange)
+	case n-1 > math.MaxUint64-va:
+		return fmt.Errorf("%w: %d bytes at %#x pass the end of the address space", ErrRange, n, va)
+	case n > math.MaxInt64:
+		return fmt.Errorf("%w: %d bytes, at most 2^63-1", ErrRange, n)
+	case a&ibv.AccessZeroBased != 0 && va != 0:
+		return fmt.Errorf("%w: a ZERO_BASED region starts at 0, not at %#x", ErrRange, va)
+	}
+	return nil
+}
