@@ -1,0 +1,51 @@
+package verbs
+
+import "net"
+
+// DeviceAttr are the limits and identity of a device (ibv_device_attr).
+type DeviceAttr struct {
+	Name           string
+	FWVersion      string
+	NodeGUID       uint64 // EUI-64 of the interface's MAC address
+	VendorID       uint32 // 0xFFFFFF: a software device
+	MaxMRSize      uint64
+	MaxQP          int
+	MaxQPWR        int
+	MaxSGE         int
+	MaxInline      int
+	MaxCQ          int
+	MaxCQE         int
+	MaxMR          int
+	MaxPD          int
+	MaxQPRDAtom    int // READs and atomics that a queue pair accepts as responder
+	MaxQPInitRDAtm int // and has outstanding as requester
+	AtomicGlobal   bool
+	NumPorts       int // 1
+	NumWorkers     int // receive queues, each with a worker
+	XDPMode        string
+	ZeroCopy       bool
+}
+
+// PortAttr is the state of a device's port (ibv_port_attr).
+type PortAttr struct {
+	State        PortState
+	MaxMTU       MTU // the largest that any link could carry: 4096
+	ActiveMTU    MTU // the largest that the link carries now: its bytes plus 80 fit the link MTU
+	LinkMTU      int // bytes, of the network interface
+	GIDTableLen  int
+	PKeyTableLen int
+	MaxMsgSize   uint32
+	SpeedMbps    int // of the network interface, 0 when it does not tell
+	IfIndex      int
+	MAC          net.HardwareAddr
+}
+
+// GIDEntry is one entry of a port's GID table: an address that the interface
+// has. An index keeps its address as long as that lives; a hole is not Valid.
+type GIDEntry struct {
+	Index   int
+	GID     GID
+	Valid   bool
+	VLAN    uint16 // 0: untagged
+	IfIndex int
+}

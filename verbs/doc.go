@@ -1,0 +1,23 @@
+// Package verbs is the programming interface of roce-xdp: the objects and calls
+// of libibverbs, spelled as in libibverbs without the prefix.
+//
+// A Context is an open device. It comes from package datapath, when the program
+// owns the network interface itself, and everything below is the same whoever
+// provides it:
+//
+//	dev, err := datapath.Open("eth0", nil)
+//	pd, err := dev.AllocPD()
+//	buf, err := dev.AllocBuffer(1 << 20)
+//	mr, err := pd.RegisterMemory(buf, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
+//	cq, err := dev.CreateCQ(256)
+//	qp, err := pd.CreateQP(&verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, RecvCQ: cq})
+//	err = qp.Modify(&attr, mask)
+//	err = qp.PostSend(&verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGList: sges, ...})
+//	n := cq.Poll(wcs[:])
+//	n, err = cq.Wait(ctx, wcs[:])
+//
+// All methods are safe for concurrent use. Posting and polling allocate
+// nothing. A program that polls drives the device in its own goroutine; a
+// program that waits, or that does neither for a while, is served by the
+// device's own.
+package verbs

@@ -1,0 +1,179 @@
+package verbs
+
+import "github.com/roce-xdp/roce-xdp/internal/ibv"
+
+// Types of libibverbs with its values.
+type (
+	QPType        = ibv.QPType        // transport service of a queue pair
+	QPState       = ibv.QPState       // state of a queue pair
+	MTU           = ibv.MTU           // path MTU
+	Access        = ibv.Access        // rights of a region or queue pair
+	Opcode        = ibv.WROpcode      // operation of a send work request
+	SendFlags     = ibv.SendFlags     // modifiers of a send work request
+	WCOpcode      = ibv.WCOpcode      // operation that completed
+	WCStatus      = ibv.WCStatus      // outcome of a work request
+	WCFlags       = ibv.WCFlags       // what a completion carries
+	PortState     = ibv.PortState     // logical state of a port
+	EventType     = ibv.EventType     // asynchronous event
+	AttrMask      = ibv.AttrMask      // which attributes a Modify sets
+	QPAttr        = ibv.QPAttr        // attributes of a queue pair
+	QPCap         = ibv.QPCap         // capacities of a queue pair
+	AddressVector = ibv.AddressVector // path to a peer
+	GID           = ibv.GID           // address of a port
+)
+
+// Transport services.
+const (
+	RC = ibv.QPTypeRC // reliable connection
+	UC = ibv.QPTypeUC // unreliable connection
+	UD = ibv.QPTypeUD // unreliable datagram
+)
+
+// Queue pair states.
+const (
+	QPStateReset = ibv.QPStateReset
+	QPStateInit  = ibv.QPStateInit
+	QPStateRTR   = ibv.QPStateRTR
+	QPStateRTS   = ibv.QPStateRTS
+	QPStateSQD   = ibv.QPStateSQD
+	QPStateSQE   = ibv.QPStateSQE
+	QPStateErr   = ibv.QPStateErr
+)
+
+// Path MTUs.
+const (
+	MTU256  = ibv.MTU256
+	MTU512  = ibv.MTU512
+	MTU1024 = ibv.MTU1024
+	MTU2048 = ibv.MTU2048
+	MTU4096 = ibv.MTU4096
+)
+
+// Access rights.
+const (
+	AccessLocalWrite      = ibv.AccessLocalWrite
+	AccessRemoteWrite     = ibv.AccessRemoteWrite
+	AccessRemoteRead      = ibv.AccessRemoteRead
+	AccessRemoteAtomic    = ibv.AccessRemoteAtomic
+	AccessMWBind          = ibv.AccessMWBind
+	AccessZeroBased       = ibv.AccessZeroBased
+	AccessOnDemand        = ibv.AccessOnDemand
+	AccessHugeTLB         = ibv.AccessHugeTLB
+	AccessFlushGlobal     = ibv.AccessFlushGlobal
+	AccessFlushPersistent = ibv.AccessFlushPersistent
+	AccessRelaxedOrdering = ibv.AccessRelaxedOrdering
+)
+
+// Operations of send work requests.
+const (
+	OpRDMAWrite        = ibv.WRRDMAWrite
+	OpRDMAWriteWithImm = ibv.WRRDMAWriteWithImm
+	OpSend             = ibv.WRSend
+	OpSendWithImm      = ibv.WRSendWithImm
+	OpRDMARead         = ibv.WRRDMARead
+	OpAtomicCmpAndSwp  = ibv.WRAtomicCmpAndSwp
+	OpAtomicFetchAdd   = ibv.WRAtomicFetchAdd
+	OpSendWithInv      = ibv.WRSendWithInv
+	OpFlush            = ibv.WRFlush
+	OpAtomicWrite      = ibv.WRAtomicWrite
+)
+
+// Modifiers of send work requests.
+const (
+	SendFence     = ibv.SendFence
+	SendSignaled  = ibv.SendSignaled
+	SendSolicited = ibv.SendSolicited
+	SendInline    = ibv.SendInline
+)
+
+// Completed operations.
+const (
+	WCSend            = ibv.WCSend
+	WCRDMAWrite       = ibv.WCRDMAWrite
+	WCRDMARead        = ibv.WCRDMARead
+	WCCompSwap        = ibv.WCCompSwap
+	WCFetchAdd        = ibv.WCFetchAdd
+	WCFlush           = ibv.WCFlush
+	WCAtomicWrite     = ibv.WCAtomicWrite
+	WCRecv            = ibv.WCRecv
+	WCRecvRDMAWithImm = ibv.WCRecvRDMAWithImm
+)
+
+// Outcomes of work requests.
+const (
+	WCSuccess              = ibv.WCSuccess
+	WCLocalLength          = ibv.WCLocLenErr
+	WCLocalQPOperation     = ibv.WCLocQPOpErr
+	WCLocalProtection      = ibv.WCLocProtErr
+	WCFlushed              = ibv.WCWRFlushErr
+	WCMWBind               = ibv.WCMWBindErr
+	WCBadResponse          = ibv.WCBadRespErr
+	WCLocalAccess          = ibv.WCLocAccessErr
+	WCRemoteInvalidRequest = ibv.WCRemInvReqErr
+	WCRemoteAccess         = ibv.WCRemAccessErr
+	WCRemoteOperation      = ibv.WCRemOpErr
+	WCRetryExceeded        = ibv.WCRetryExcErr
+	WCRNRRetryExceeded     = ibv.WCRNRRetryExcErr
+	WCFatal                = ibv.WCFatalErr
+	WCGeneral              = ibv.WCGeneralErr
+)
+
+// What a completion carries.
+const (
+	WCGRH     = ibv.WCFlagGRH
+	WCWithImm = ibv.WCFlagWithImm
+	WCWithInv = ibv.WCFlagWithInv
+)
+
+// Port states.
+const (
+	PortDown   = ibv.PortDown
+	PortActive = ibv.PortActive
+)
+
+// Asynchronous events.
+const (
+	EventCQErr            = ibv.EventCQErr
+	EventQPFatal          = ibv.EventQPFatal
+	EventQPReqErr         = ibv.EventQPReqErr
+	EventQPAccessErr      = ibv.EventQPAccessErr
+	EventCommEst          = ibv.EventCommEst
+	EventSQDrained        = ibv.EventSQDrained
+	EventDeviceFatal      = ibv.EventDeviceFatal
+	EventPortActive       = ibv.EventPortActive
+	EventPortErr          = ibv.EventPortErr
+	EventQPLastWQEReached = ibv.EventQPLastWQEReached
+	EventGIDChange        = ibv.EventGIDChange
+)
+
+// Attributes that a Modify sets.
+const (
+	AttrState            = ibv.QPAttrState
+	AttrCurState         = ibv.QPAttrCurState
+	AttrEnSQDAsyncNotify = ibv.QPAttrEnSQDAsyncNotify
+	AttrAccessFlags      = ibv.QPAttrAccessFlags
+	AttrPKeyIndex        = ibv.QPAttrPKeyIndex
+	AttrPort             = ibv.QPAttrPort
+	AttrQKey             = ibv.QPAttrQKey
+	AttrAV               = ibv.QPAttrAV
+	AttrPathMTU          = ibv.QPAttrPathMTU
+	AttrTimeout          = ibv.QPAttrTimeout
+	AttrRetryCnt         = ibv.QPAttrRetryCnt
+	AttrRNRRetry         = ibv.QPAttrRNRRetry
+	AttrRQPSN            = ibv.QPAttrRQPSN
+	AttrMaxQPRDAtomic    = ibv.QPAttrMaxQPRDAtomic
+	AttrMinRNRTimer      = ibv.QPAttrMinRNRTimer
+	AttrSQPSN            = ibv.QPAttrSQPSN
+	AttrMaxDestRDAtomic  = ibv.QPAttrMaxDestRDAtomic
+	AttrDestQPN          = ibv.QPAttrDestQPN
+)
+
+// Limits of every device.
+const (
+	MaxMsgSize  = ibv.MaxMsgSize  // bytes of one message
+	MaxSGE      = ibv.MaxSGE      // scatter/gather entries of one work request
+	MaxInline   = ibv.MaxInline   // bytes of inline data
+	MaxRDAtomic = ibv.MaxRDAtomic // outstanding READs and atomics of a queue pair
+	MaxQPWR     = ibv.MaxQPWR     // work requests of one queue
+	MaxCQE      = ibv.MaxCQE      // entries of a completion queue
+)
