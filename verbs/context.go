@@ -1,0 +1,193 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+)
+
+// Context is an open device (ibv_context).
+type Context struct {
+	p Provider
+
+	mu      sync.Mutex
+	closed  bool
+	pds     map[*PD]struct{}
+	cqs     map[*CQ]struct{}
+	qps     map[ProviderQP]*QP
+	buffers map[*byte][]byte
+}
+
+// NewContext makes a Context of a provider. Providers call it; programs get
+// their Context from datapath.Open.
+func NewContext(p Provider) *Context {
+	return &Context{
+		p:       p,
+		pds:     map[*PD]struct{}{},
+		cqs:     map[*CQ]struct{}{},
+		qps:     map[ProviderQP]*QP{},
+		buffers: map[*byte][]byte{},
+	}
+}
+
+// Name is the name of the network interface.
+func (c *Context) Name() string { return c.p.Name() }
+
+// QueryDevice tells the device's limits and identity.
+func (c *Context) QueryDevice() (DeviceAttr, error) { return c.p.QueryDevice() }
+
+// QueryPort tells the state of the device's only port.
+func (c *Context) QueryPort() (PortAttr, error) { return c.p.QueryPort() }
+
+// Counters are the device's counters: those of Linux's rxe first, under their
+// names, then ours.
+func (c *Context) Counters() ([]CounterValue, error) { return c.p.Counters() }
+
+// Progress runs the device once in the caller's goroutine and reports whether
+// there was anything to do. A program that spins on memory which a peer writes,
+// and polls no completion queue, calls it to be served without a hand-over.
+func (c *Context) Progress() bool { return c.p.Progress() }
+
+// AllocPD makes a protection domain.
+func (c *Context) AllocPD() (*PD, error) {
+	if err := c.alive(); err != nil {
+		return nil, opErr("allocate pd", c.Name(), err)
+	}
+	h, err := c.p.AllocPD()
+	if err != nil {
+		return nil, opErr("allocate pd", c.Name(), err)
+	}
+	pd := &PD{ctx: c, handle: h, mrs: map[uint32]*MR{}}
+	c.mu.Lock()
+	c.pds[pd] = struct{}{}
+	c.mu.Unlock()
+	return pd, nil
+}
+
+// AllocBuffer returns n bytes outside the Go heap, page-aligned, zeroed and
+// locked in memory: the best backing of a memory region. FreeBuffer gives them
+// back; until then, and while a region uses them, they stay valid.
+func (c *Context) AllocBuffer(n int) ([]byte, error) {
+	if n <= 0 {
+		return nil, opErr("allocate buffer", c.Name(), invalid("%d bytes: at least 1 is needed", n))
+	}
+	if err := c.alive(); err != nil {
+		return nil, opErr("allocate buffer", c.Name(), err)
+	}
+	b, err := c.p.AllocBuffer(n)
+	if err != nil {
+		return nil, opErr("allocate buffer", c.Name(), err)
+	}
+	c.mu.Lock()
+	c.buffers[startOf(b)] = b
+	c.mu.Unlock()
+	return b, nil
+}
+
+// FreeBuffer frees what AllocBuffer returned. It is ErrBusy while a region is
+// registered on any of its bytes.
+func (c *Context) FreeBuffer(b []byte) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	full, ok := c.buffers[startOf(b)]
+	if !ok {
+		return opErr("free buffer", c.Name(), invalid("not the start of a buffer of AllocBuffer"))
+	}
+	for pd := range c.pds {
+		if mr := pd.overlaps(full); mr != nil {
+			return opErr("free buffer", c.Name(), fmt.Errorf("%w: region with lkey %#x is registered on it: deregister it first", ErrBusy, mr.LKey()))
+		}
+	}
+	delete(c.buffers, startOf(b))
+	return opErr("free buffer", c.Name(), c.p.FreeBuffer(full))
+}
+
+// Close destroys everything that was made on the device and closes it. Closing
+// twice is no error.
+func (c *Context) Close() error {
+	c.mu.Lock()
+	if c.closed {
+		c.mu.Unlock()
+		return nil
+	}
+	c.closed = true
+	qps := make([]*QP, 0, len(c.qps))
+	for _, q := range c.qps {
+		qps = append(qps, q)
+	}
+	cqs, pds := keys(c.cqs), keys(c.pds)
+	c.mu.Unlock()
+
+	var errs []error
+	for _, q := range qps {
+		errs = append(errs, q.Destroy())
+	}
+	for _, cq := range cqs {
+		errs = append(errs, cq.Destroy())
+	}
+	for _, pd := range pds {
+		errs = append(errs, pd.destroyAll())
+	}
+	c.mu.Lock()
+	for k, b := range c.buffers {
+		delete(c.buffers, k)
+		errs = append(errs, c.p.FreeBuffer(b))
+	}
+	c.mu.Unlock()
+	errs = append(errs, c.p.Close())
+	return opErr("close", c.Name(), errors.Join(errs...))
+}
+
+// AsyncEvent is an asynchronous event (ibv_async_event). QP or CQ is what it is
+// about; both are nil for events of the port or device.
+type AsyncEvent struct {
+	Type EventType
+	QP   *QP
+	CQ   *CQ
+}
+
+// NextEvent waits for the next asynchronous event, or for the end of ctx.
+func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
+	for {
+		e, err := c.p.NextEvent(ctx)
+		if err != nil {
+			return AsyncEvent{}, err
+		}
+		out := AsyncEvent{Type: e.Type}
+		c.mu.Lock()
+		if e.QP != nil {
+			out.QP = c.qps[e.QP]
+		}
+		if e.CQ != nil {
+			for cq := range c.cqs {
+				if cq.p == e.CQ {
+					out.CQ = cq
+				}
+			}
+		}
+		c.mu.Unlock()
+		// An event of an object that was destroyed meanwhile concerns nobody.
+		if (e.QP != nil && out.QP == nil) || (e.CQ != nil && out.CQ == nil) {
+			continue
+		}
+		return out, nil
+	}
+}
+
+func (c *Context) alive() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return ErrClosed
+	}
+	return nil
+}
+
+func keys[K comparable](m map[K]struct{}) []K {
+	out := make([]K, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	return out
+}

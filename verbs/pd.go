@@ -1,0 +1,161 @@
+package verbs
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+)
+
+// PD is a protection domain (ibv_pd): a queue pair reaches only the memory
+// regions of its own.
+type PD struct {
+	ctx    *Context
+	handle uint32
+
+	mu   sync.RWMutex
+	gone bool
+	qps  int
+	mrs  map[uint32]*MR // by lkey
+}
+
+// Context is the device of the protection domain.
+func (pd *PD) Context() *Context { return pd.ctx }
+
+func (pd *PD) name() string { return fmt.Sprintf("pd %d", pd.handle) }
+
+// RegisterMemory makes b reachable for the queue pairs of the domain, with the
+// given rights: without AccessLocalWrite only as a source. AccessRemoteWrite and
+// AccessRemoteAtomic need AccessLocalWrite. Memory of the Go heap is pinned
+// until Deregister.
+func (pd *PD) RegisterMemory(b []byte, access Access) (*MR, error) {
+	if len(b) == 0 {
+		return nil, opErr("register memory", pd.name(), invalid("an empty buffer has no address"))
+	}
+	if access&(AccessRemoteWrite|AccessRemoteAtomic) != 0 && access&AccessLocalWrite == 0 {
+		return nil, opErr("register memory", pd.name(), invalid("REMOTE_WRITE and REMOTE_ATOMIC need LOCAL_WRITE too"))
+	}
+	pd.mu.Lock()
+	defer pd.mu.Unlock()
+	if pd.gone {
+		return nil, opErr("register memory", pd.name(), ErrClosed)
+	}
+	mr := &MR{pd: pd, buf: b, access: access}
+	mr.pin.Pin(startOf(b))
+	p, err := pd.ctx.p.RegisterMemory(pd.handle, b, access)
+	if err != nil {
+		mr.pin.Unpin()
+		return nil, opErr("register memory", pd.name(), err)
+	}
+	mr.p = p
+	pd.mrs[p.LKey] = mr
+	return mr, nil
+}
+
+// Dealloc frees the domain. It is ErrBusy while it has queue pairs or regions.
+func (pd *PD) Dealloc() error {
+	pd.mu.Lock()
+	if pd.gone {
+		pd.mu.Unlock()
+		return nil
+	}
+	if pd.qps > 0 || len(pd.mrs) > 0 {
+		n, m := pd.qps, len(pd.mrs)
+		pd.mu.Unlock()
+		return opErr("deallocate", pd.name(), fmt.Errorf("%w: %d queue pairs and %d memory regions: destroy them first", ErrBusy, n, m))
+	}
+	pd.gone = true
+	pd.mu.Unlock()
+	pd.ctx.mu.Lock()
+	delete(pd.ctx.pds, pd)
+	pd.ctx.mu.Unlock()
+	return opErr("deallocate", pd.name(), pd.ctx.p.DeallocPD(pd.handle))
+}
+
+func (pd *PD) destroyAll() error {
+	pd.mu.RLock()
+	mrs := make([]*MR, 0, len(pd.mrs))
+	for _, mr := range pd.mrs {
+		mrs = append(mrs, mr)
+	}
+	pd.mu.RUnlock()
+	var errs []error
+	for _, mr := range mrs {
+		errs = append(errs, mr.Deregister())
+	}
+	return errors.Join(append(errs, pd.Dealloc())...)
+}
+
+// overlaps is a region registered on any byte of b, or nil.
+func (pd *PD) overlaps(b []byte) *MR {
+	pd.mu.RLock()
+	defer pd.mu.RUnlock()
+	for _, mr := range pd.mrs {
+		if overlap(mr.buf, b) {
+			return mr
+		}
+	}
+	return nil
+}
+
+// MR is a registered memory region (ibv_mr).
+type MR struct {
+	pd     *PD
+	buf    []byte
+	access Access
+	p      ProviderMR
+	pin    runtime.Pinner
+	once   sync.Once
+	err    error
+}
+
+// Bytes is the registered memory.
+func (m *MR) Bytes() []byte { return m.buf }
+
+// Addr is the virtual address of the first byte: the base of SGEs and of the
+// remote address that a peer names.
+func (m *MR) Addr() uint64 { return m.p.Addr }
+
+// Len is the length in bytes.
+func (m *MR) Len() int { return len(m.buf) }
+
+// LKey is the key for the device's own work requests.
+func (m *MR) LKey() uint32 { return m.p.LKey }
+
+// RKey is the key to give to peers.
+func (m *MR) RKey() uint32 { return m.p.RKey }
+
+// SGE names n bytes at offset off of the region. It does not check the range;
+// the device does when the work request runs.
+func (m *MR) SGE(off, n int) SGE {
+	return SGE{Addr: m.p.Addr + uint64(off), Length: uint32(n), LKey: m.p.LKey}
+}
+
+// Deregister takes the memory back. It returns when the device can no longer
+// touch it; work requests that still name it fail. Twice is no error.
+func (m *MR) Deregister() error {
+	m.once.Do(func() {
+		pd := m.pd
+		pd.mu.Lock()
+		delete(pd.mrs, m.p.LKey)
+		pd.mu.Unlock()
+		m.err = opErr("deregister memory", pd.name(), pd.ctx.p.DeregisterMemory(m.p))
+		m.pin.Unpin()
+	})
+	return m.err
+}
+
+// inlineSource is the memory that an SGE of an inline request names.
+func (pd *PD) inlineSource(e SGE) []byte {
+	pd.mu.RLock()
+	mr := pd.mrs[e.LKey]
+	pd.mu.RUnlock()
+	if mr == nil {
+		return nil
+	}
+	off := e.Addr - mr.p.Addr
+	if e.Addr < mr.p.Addr || off > uint64(len(mr.buf)) || uint64(e.Length) > uint64(len(mr.buf))-off {
+		return nil
+	}
+	return mr.buf[off : off+uint64(e.Length)]
+}

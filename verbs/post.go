@@ -1,0 +1,245 @@
+package verbs
+
+import (
+	"fmt"
+
+	"github.com/roce-xdp/roce-xdp/internal/queue"
+)
+
+// PostSend posts one send work request. Errors are ErrQueueFull, ErrState,
+// ErrInvalid and ErrClosed; then nothing was posted. Faults that only the device
+// can see, such as a wrong key, come back as a completion.
+func (q *QP) PostSend(wr *SendWR) error {
+	q.sqMu.Lock()
+	err := q.putSend(wr, 0)
+	if err == nil {
+		q.sq.Publish(1)
+	}
+	q.sqMu.Unlock()
+	if err != nil {
+		return opErr("post send", q.name(), err)
+	}
+	q.p.Doorbell()
+	return nil
+}
+
+// PostSendBatch posts work requests in order with one doorbell. It stops at the
+// first that cannot be posted and returns how many were.
+func (q *QP) PostSendBatch(wrs []SendWR) (int, error) {
+	q.sqMu.Lock()
+	n, err := 0, error(nil)
+	for n < len(wrs) && err == nil {
+		if err = q.putSend(&wrs[n], n); err == nil {
+			n++
+		}
+	}
+	if n > 0 {
+		q.sq.Publish(n)
+	}
+	q.sqMu.Unlock()
+	if n > 0 {
+		q.p.Doorbell()
+	}
+	if err != nil {
+		return n, opErr("post send", q.name(), err)
+	}
+	return n, nil
+}
+
+// PostRecv posts one receive work request.
+func (q *QP) PostRecv(wr *RecvWR) error {
+	q.rqMu.Lock()
+	err := q.putRecv(wr, 0)
+	if err == nil {
+		q.rq.Publish(1)
+	}
+	q.rqMu.Unlock()
+	if err != nil {
+		return opErr("post receive", q.name(), err)
+	}
+	q.p.RecvDoorbell()
+	return nil
+}
+
+// PostRecvBatch posts receive work requests in order. It stops at the first that
+// cannot be posted and returns how many were.
+func (q *QP) PostRecvBatch(wrs []RecvWR) (int, error) {
+	q.rqMu.Lock()
+	n, err := 0, error(nil)
+	for n < len(wrs) && err == nil {
+		if err = q.putRecv(&wrs[n], n); err == nil {
+			n++
+		}
+	}
+	if n > 0 {
+		q.rq.Publish(n)
+	}
+	q.rqMu.Unlock()
+	if n > 0 {
+		q.p.RecvDoorbell()
+	}
+	if err != nil {
+		return n, opErr("post receive", q.name(), err)
+	}
+	return n, nil
+}
+
+// putSend checks wr and writes it to the i-th unpublished slot.
+func (q *QP) putSend(wr *SendWR, i int) error {
+	if err := q.sendable(); err != nil {
+		return err
+	}
+	if wr == nil {
+		return invalid("no work request")
+	}
+	n, err := q.checkSend(wr)
+	if err != nil {
+		return err
+	}
+	if !room(q.sq, i, q.cap.MaxSendWR) {
+		return fmt.Errorf("%w: %d send work requests are outstanding: poll the completion queue, or raise MaxSendWR", ErrQueueFull, q.cap.MaxSendWR)
+	}
+	slot := q.sq.Slot(i)
+	w := queue.SendWQE{
+		WRID: wr.WRID, Opcode: wr.Opcode, Flags: wr.Flags, NumSGE: uint16(len(wr.SGList)),
+		Imm: wr.Imm, RemoteAddr: wr.RemoteAddr, RKey: wr.RKey, Length: uint32(n),
+		CompareAdd: wr.CompareAdd, Swap: wr.Swap,
+	}
+	if wr.Opcode == OpSendWithInv {
+		w.Imm = wr.InvalidateKey
+	}
+	switch {
+	case wr.Flags&SendInline != 0:
+		w.NumSGE = 0
+		if err := q.putInline(slot, wr); err != nil {
+			return err
+		}
+	default:
+		for k := range wr.SGList {
+			queue.PutSendSGE(slot, k, queue.SGE(wr.SGList[k]))
+		}
+	}
+	queue.PutSend(slot, &w)
+	return nil
+}
+
+// room reports whether one more element fits behind i unpublished ones. The ring
+// is rounded up to a power of two; the capacity that was asked for holds.
+func room(p *queue.Producer, i, capacity int) bool {
+	spare := p.Ring().Entries() - capacity
+	return p.Free()-i > spare || p.FreeNow()-i > spare
+}
+
+func (q *QP) putInline(slot []byte, wr *SendWR) error {
+	dst := queue.SendInline(slot)
+	if wr.InlineData != nil {
+		copy(dst, wr.InlineData)
+		return nil
+	}
+	for k := range wr.SGList {
+		src := q.pd.inlineSource(wr.SGList[k])
+		if src == nil && wr.SGList[k].Length != 0 {
+			return invalid("inline entry %d is not inside a region of this protection domain: use InlineData", k)
+		}
+		dst = dst[copy(dst, src):]
+	}
+	return nil
+}
+
+// checkSend returns the number of bytes of wr.
+func (q *QP) checkSend(wr *SendWR) (uint64, error) {
+	if len(wr.SGList) > q.cap.MaxSendSGE {
+		return 0, invalid("%d scatter/gather entries: the queue pair takes %d (MaxSendSGE)", len(wr.SGList), q.cap.MaxSendSGE)
+	}
+	n := uint64(len(wr.InlineData))
+	if wr.InlineData == nil || wr.Flags&SendInline == 0 {
+		if wr.InlineData != nil {
+			return 0, invalid("InlineData needs the flag SendInline")
+		}
+		for k := range wr.SGList {
+			n += uint64(wr.SGList[k].Length)
+		}
+	} else if len(wr.SGList) > 0 {
+		return 0, invalid("both InlineData and SGList: give one of them")
+	}
+	if n > MaxMsgSize {
+		return 0, invalid("%d bytes: a message has at most %d", n, uint64(MaxMsgSize))
+	}
+	if wr.Flags&SendInline != 0 && n > uint64(q.cap.MaxInline) {
+		return 0, invalid("%d bytes of inline data: the queue pair takes %d (MaxInline)", n, q.cap.MaxInline)
+	}
+	return n, q.checkOpcode(wr, n)
+}
+
+// checkOpcode holds the table of operations by transport service (IBTA vol. 1,
+// table 35) and their fixed lengths.
+func (q *QP) checkOpcode(wr *SendWR, n uint64) error {
+	switch wr.Opcode {
+	case OpSend, OpSendWithImm:
+		return nil
+	case OpRDMAWrite, OpRDMAWriteWithImm:
+		if q.typ == UD {
+			return invalid("%s needs a connected queue pair", wr.Opcode)
+		}
+		return nil
+	case OpRDMARead, OpAtomicCmpAndSwp, OpAtomicFetchAdd, OpSendWithInv, OpFlush, OpAtomicWrite:
+		if q.typ != RC {
+			return invalid("%s needs a reliable connection", wr.Opcode)
+		}
+	default:
+		return invalid("operation %s cannot be posted", wr.Opcode)
+	}
+	switch wr.Opcode {
+	case OpRDMARead, OpAtomicCmpAndSwp, OpAtomicFetchAdd:
+		if wr.Flags&SendInline != 0 {
+			return invalid("%s writes to its scatter list: it cannot be inline", wr.Opcode)
+		}
+	}
+	switch wr.Opcode {
+	case OpAtomicCmpAndSwp, OpAtomicFetchAdd, OpAtomicWrite:
+		if n != 8 {
+			return invalid("%s has %d bytes: it needs exactly 8", wr.Opcode, n)
+		}
+	}
+	return nil
+}
+
+func (q *QP) sendable() error {
+	if q.gone.Load() {
+		return ErrClosed
+	}
+	switch s := QPState(q.state.Load()); s {
+	case QPStateReset, QPStateInit, QPStateRTR:
+		return fmt.Errorf("%w: %s: sending needs RTS", ErrState, s)
+	}
+	return nil
+}
+
+// putRecv checks wr and writes it to the i-th unpublished slot.
+func (q *QP) putRecv(wr *RecvWR, i int) error {
+	if q.gone.Load() {
+		return ErrClosed
+	}
+	if QPState(q.state.Load()) == QPStateReset {
+		return fmt.Errorf("%w: RESET: receives can be posted from INIT on", ErrState)
+	}
+	if wr == nil {
+		return invalid("no work request")
+	}
+	if len(wr.SGList) > q.cap.MaxRecvSGE {
+		return invalid("%d scatter/gather entries: the queue pair takes %d (MaxRecvSGE)", len(wr.SGList), q.cap.MaxRecvSGE)
+	}
+	if !room(q.rq, i, q.cap.MaxRecvWR) {
+		return fmt.Errorf("%w: %d receive work requests are posted: wait for completions, or raise MaxRecvWR", ErrQueueFull, q.cap.MaxRecvWR)
+	}
+	slot, n := q.rq.Slot(i), uint64(0)
+	for k := range wr.SGList {
+		n += uint64(wr.SGList[k].Length)
+		queue.PutRecvSGE(slot, k, queue.SGE(wr.SGList[k]))
+	}
+	if n > MaxMsgSize {
+		return invalid("%d bytes: a message has at most %d", n, uint64(MaxMsgSize))
+	}
+	queue.PutRecv(slot, &queue.RecvWQE{WRID: wr.WRID, Length: uint32(n), NumSGE: uint16(len(wr.SGList))})
+	return nil
+}

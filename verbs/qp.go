@@ -1,0 +1,175 @@
+package verbs
+
+import (
+	"fmt"
+	"sync"
+	"sync/atomic"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
+)
+
+// QPInitAttr says what a queue pair is made of (ibv_qp_init_attr). Capacities
+// that are 0 get defaults: 128 work requests, 1 entry each.
+type QPInitAttr struct {
+	Type    QPType
+	SendCQ  *CQ
+	RecvCQ  *CQ
+	Cap     QPCap
+	SigAll  bool   // every send work request generates a completion
+	Context uint64 // comes back in each completion
+}
+
+// QP is a queue pair (ibv_qp).
+type QP struct {
+	pd             *PD
+	p              ProviderQP
+	typ            QPType
+	cap            QPCap
+	sendCQ, recvCQ *CQ
+	gone           atomic.Bool
+	state          atomic.Uint32 // last state set by Modify; ERR may have followed
+
+	sqMu sync.Mutex
+	sq   *queue.Producer
+	rqMu sync.Mutex
+	rq   *queue.Producer
+}
+
+const defaultWR = 128
+
+// CreateQP makes a queue pair in RESET.
+func (pd *PD) CreateQP(attr *QPInitAttr) (*QP, error) {
+	p, err := pd.checkInit(attr)
+	if err != nil {
+		return nil, opErr("create qp", pd.name(), err)
+	}
+	pd.mu.Lock()
+	defer pd.mu.Unlock()
+	if pd.gone {
+		return nil, opErr("create qp", pd.name(), ErrClosed)
+	}
+	if err := pd.ctx.alive(); err != nil {
+		return nil, opErr("create qp", pd.name(), err)
+	}
+	pq, err := pd.ctx.p.CreateQP(p)
+	if err != nil {
+		return nil, opErr("create qp", pd.name(), err)
+	}
+	q := &QP{
+		pd: pd, p: pq, typ: attr.Type, cap: p.Cap, sendCQ: attr.SendCQ, recvCQ: attr.RecvCQ,
+		sq: queue.NewProducer(pq.SQ()), rq: queue.NewProducer(pq.RQ()),
+	}
+	pd.qps++
+	q.sendCQ.qps.Add(1)
+	q.recvCQ.qps.Add(1)
+	pd.ctx.mu.Lock()
+	pd.ctx.qps[pq] = q
+	pd.ctx.mu.Unlock()
+	return q, nil
+}
+
+func (pd *PD) checkInit(attr *QPInitAttr) (*ProviderQPInit, error) {
+	if attr == nil || attr.SendCQ == nil || attr.RecvCQ == nil {
+		return nil, invalid("a queue pair needs a send and a receive completion queue")
+	}
+	for _, cq := range []*CQ{attr.SendCQ, attr.RecvCQ} {
+		if cq.ctx != pd.ctx {
+			return nil, invalid("the completion queue belongs to another device")
+		}
+		if err := cq.Err(); err != nil {
+			return nil, fmt.Errorf("completion queue: %w", err)
+		}
+	}
+	c := attr.Cap
+	for _, l := range []struct {
+		name     string
+		v        *int
+		def, max int
+	}{
+		{"MaxSendWR", &c.MaxSendWR, defaultWR, MaxQPWR},
+		{"MaxRecvWR", &c.MaxRecvWR, defaultWR, MaxQPWR},
+		{"MaxSendSGE", &c.MaxSendSGE, 1, MaxSGE},
+		{"MaxRecvSGE", &c.MaxRecvSGE, 1, MaxSGE},
+		{"MaxInline", &c.MaxInline, 0, MaxInline},
+	} {
+		if *l.v < 0 || *l.v > l.max {
+			return nil, invalid("%s is %d: 0 to %d are possible", l.name, *l.v, l.max)
+		}
+		if *l.v == 0 {
+			*l.v = l.def
+		}
+	}
+	return &ProviderQPInit{
+		PD: pd.handle, Type: attr.Type, SendCQ: attr.SendCQ.p, RecvCQ: attr.RecvCQ.p,
+		Cap: c, SigAll: attr.SigAll, Context: attr.Context,
+	}, nil
+}
+
+// Num is the queue pair number.
+func (q *QP) Num() uint32 { return q.p.QPN() }
+
+// Type is the transport service.
+func (q *QP) Type() QPType { return q.typ }
+
+// Cap are the capacities that the queue pair really has.
+func (q *QP) Cap() QPCap { return q.cap }
+
+func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.p.QPN()) }
+
+// Modify sets the attributes that mask names and moves the queue pair to
+// attr.State when mask has AttrState. A transition that misses a required
+// attribute, or sets one that it does not take, changes nothing; the error names
+// the attribute (IBTA vol. 1, 11.2.4.2).
+func (q *QP) Modify(attr *QPAttr, mask AttrMask) error {
+	if attr == nil {
+		return opErr("modify", q.name(), invalid("no attributes"))
+	}
+	if q.gone.Load() {
+		return opErr("modify", q.name(), ErrClosed)
+	}
+	// Both producers stand still while RESET empties the queues.
+	q.sqMu.Lock()
+	q.rqMu.Lock()
+	defer q.sqMu.Unlock()
+	defer q.rqMu.Unlock()
+	if err := q.p.Modify(attr, mask); err != nil {
+		return opErr("modify", q.name(), err)
+	}
+	if mask&ibv.QPAttrState != 0 {
+		q.state.Store(uint32(attr.State))
+	}
+	return nil
+}
+
+// Query tells the attributes last set and the state the queue pair is in now.
+func (q *QP) Query() (QPAttr, error) {
+	if q.gone.Load() {
+		return QPAttr{}, opErr("query", q.name(), ErrClosed)
+	}
+	a, err := q.p.Query()
+	return a, opErr("query", q.name(), err)
+}
+
+// Destroy frees the queue pair. Work requests that have not completed are
+// dropped without a completion. Destroying twice is no error.
+func (q *QP) Destroy() error {
+	if q.gone.Swap(true) {
+		return nil
+	}
+	q.sqMu.Lock()
+	q.rqMu.Lock()
+	err := q.p.Destroy()
+	q.rqMu.Unlock()
+	q.sqMu.Unlock()
+	ctx := q.pd.ctx
+	ctx.mu.Lock()
+	delete(ctx.qps, q.p)
+	ctx.mu.Unlock()
+	q.sendCQ.qps.Add(-1)
+	q.recvCQ.qps.Add(-1)
+	q.pd.mu.Lock()
+	q.pd.qps--
+	q.pd.mu.Unlock()
+	return opErr("destroy", q.name(), err)
+}

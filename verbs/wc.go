@@ -1,0 +1,69 @@
+package verbs
+
+import "fmt"
+
+// WC is a work completion (ibv_wc). Of a failed one only WRID, Status, VendorErr
+// and QPNum are meaningful.
+type WC struct {
+	WRID      uint64
+	Status    WCStatus
+	Opcode    WCOpcode
+	Flags     WCFlags
+	PKeyIndex uint16
+	ByteLen   uint32 // bytes received or read
+	Imm       uint32 // with WCWithImm: immediate data; with WCWithInv: the invalidated key
+	QPNum     uint32 // of the local queue pair
+	SrcQP     uint32 // UD: of the sender
+	VendorErr uint32
+	Timestamp int64  // monotonic nanoseconds at which the request completed
+	QPContext uint64 // QPInitAttr.Context
+}
+
+// CompletionError is the failure of a work request.
+type CompletionError struct {
+	Status WCStatus
+	WRID   uint64
+	QPNum  uint32
+}
+
+// Error gives the status and what usually causes it.
+func (e *CompletionError) Error() string {
+	return fmt.Sprintf("work request %d of qp %#x: %s: %s", e.WRID, e.QPNum, e.Status, statusHelp(e.Status))
+}
+
+// Err is nil for a success, else a *CompletionError.
+func (w *WC) Err() error {
+	if w.Status == WCSuccess {
+		return nil
+	}
+	return &CompletionError{Status: w.Status, WRID: w.WRID, QPNum: w.QPNum}
+}
+
+func statusHelp(s WCStatus) string {
+	switch s {
+	case WCLocalLength:
+		return "the message is longer than the buffer or than the queue pair allows"
+	case WCLocalQPOperation:
+		return "the work request does not fit the queue pair: check opcode, lengths and capacities"
+	case WCLocalProtection:
+		return "a scatter/gather entry lies outside its memory region, has a wrong lkey, another protection domain, or no LOCAL_WRITE"
+	case WCFlushed:
+		return "the queue pair is in error; the first failed completion says why"
+	case WCBadResponse:
+		return "the peer answered with a packet that does not fit the request"
+	case WCLocalAccess:
+		return "local buffer not accessible while an RDMA operation was handled"
+	case WCRemoteInvalidRequest:
+		return "the peer refused the request: check its access flags, receive buffer size, alignment of atomics and the path MTU of both ends"
+	case WCRemoteAccess:
+		return "the peer's region does not allow this: check rkey, address range and the region's remote access rights"
+	case WCRemoteOperation:
+		return "the peer could not carry the request out; its own completions say why"
+	case WCRetryExceeded:
+		return "no acknowledgement from the peer: check that its queue pair is in RTR or RTS with this QPN and PSN, both addresses, the path MTU and the link"
+	case WCRNRRetryExceeded:
+		return "the peer had no receive posted: post receives earlier, or raise rnr_retry or its min_rnr_timer"
+	default:
+		return "see the specification's completion statuses"
+	}
+}

@@ -1,0 +1,36 @@
+package verbs
+
+// SGE is a scatter/gather entry (ibv_sge): Length bytes at Addr in the region
+// of LKey. MR.SGE makes one.
+type SGE struct {
+	Addr   uint64
+	Length uint32
+	LKey   uint32
+}
+
+// SendWR is a send work request (ibv_send_wr).
+type SendWR struct {
+	WRID   uint64 // comes back in the completion
+	Opcode Opcode
+	Flags  SendFlags
+	SGList []SGE // source; for READ and atomics, where the result goes
+
+	// InlineData with SendInline is copied when posting and needs no region; with
+	// SendInline and no InlineData, the bytes that SGList names are copied.
+	InlineData []byte
+
+	Imm           uint32 // immediate data, sent in network order
+	InvalidateKey uint32 // OpSendWithInv: the peer's R_Key to invalidate
+
+	RemoteAddr uint64 // RDMA and atomics: address in the peer's region
+	RKey       uint32 // and its key
+
+	CompareAdd uint64 // atomics: value to compare, or to add
+	Swap       uint64 // compare-and-swap: new value
+}
+
+// RecvWR is a receive work request (ibv_recv_wr).
+type RecvWR struct {
+	WRID   uint64
+	SGList []SGE // where the message goes
+}
