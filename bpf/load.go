@@ -1,0 +1,77 @@
+package bpf
+
+import (
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/rlimit"
+	"golang.org/x/sys/unix"
+)
+
+// Load loads the program and makes its maps; nothing is attached yet. nil
+// options are the defaults. It fails with [ErrPrivilege] without the
+// capabilities, with [ErrNotSupported] on a kernel before 5.18, and with
+// [ErrBusy] when another process uses the same pin directory.
+func Load(o *Options) (*Steer, error) {
+	s := &Steer{}
+	if err := s.load(o); err != nil {
+		s.Close()
+		return nil, opError("load", "", err)
+	}
+	return s, nil
+}
+
+func (s *Steer) load(o *Options) error {
+	opts, err := o.withDefaults()
+	if err != nil {
+		return err
+	}
+	// Before 5.11 the memory of maps counts against RLIMIT_MEMLOCK.
+	if err := rlimit.RemoveMemlock(); err != nil {
+		return fmt.Errorf("%w: and CAP_SYS_RESOURCE, or LimitMEMLOCK=infinity, on kernels before 5.11 (%w)", ErrPrivilege, err)
+	}
+	spec, err := loadSteer()
+	if err != nil {
+		return err
+	}
+	spec.Maps[steerMapXsks].MaxEntries = uint32(opts.Queues)
+	if err := spec.LoadAndAssign(&s.objects, nil); err != nil {
+		return explainLoad(err)
+	}
+	if err := s.mapMemory(); err != nil {
+		return err
+	}
+	s.config.words[configUnknownQPN].Store(opts.UnknownQPN.xdp())
+	s.config.words[configNoSocket].Store(opts.NoSocket.xdp())
+	if opts.PinDir != "" {
+		s.pins, err = openPins(opts.PinDir)
+	}
+	return err
+}
+
+// mapMemory maps the maps that change without system calls.
+func (s *Steer) mapMemory() (err error) {
+	if s.qpns, err = mapWords[atomic.Uint64](s.objects.Qpns.FD(), QPNWords); err != nil {
+		return err
+	}
+	s.config, err = mapWords[atomic.Uint32](s.objects.Config.FD(), configWords)
+	return err
+}
+
+// explainLoad finds out why the kernel refused.
+func explainLoad(err error) error {
+	if errors.Is(err, unix.EPERM) {
+		return fmt.Errorf("%w (%w)", ErrPrivilege, err)
+	}
+	// The verifier's own message does not name a missing feature: ask.
+	if probe := ProbeFrags(); errors.Is(probe, ErrNotSupported) {
+		return fmt.Errorf("%w (%w)", probe, err)
+	}
+	var verifier *ebpf.VerifierError
+	if errors.As(err, &verifier) {
+		return fmt.Errorf("the verifier of this kernel refuses the program, please report this: %+v", verifier)
+	}
+	return err
+}
