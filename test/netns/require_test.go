@@ -1,0 +1,44 @@
+package netns_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/roce-xdp/roce-xdp/test/netns"
+)
+
+// recorder is a test that writes down how it would end.
+type recorder struct{ fatal, skipped string }
+
+func (r *recorder) Helper()                   {}
+func (r *recorder) Cleanup(func())            {}
+func (r *recorder) Fatalf(f string, a ...any) { r.fatal = fmt.Sprintf(f, a...) }
+func (r *recorder) Skipf(f string, a ...any)  { r.skipped = fmt.Sprintf(f, a...) }
+
+func TestMissing(t *testing.T) {
+	tests := []struct {
+		name, env string
+		want      recorder
+	}{
+		{"nothing demanded", "", recorder{skipped: "needs xdp: no root"}},
+		{"other demanded", "netns,tshark", recorder{skipped: "needs xdp: no root"}},
+		{"part of a name", "xdpx", recorder{skipped: "needs xdp: no root"}},
+		{"demanded", "netns,xdp", recorder{fatal: "ROCE_XDP_REQUIRE demands xdp: no root"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv(netns.RequireEnv, tt.env)
+			var got recorder
+			// A real Fatalf does not return; the recorder's does, and Skipf follows.
+			netns.Missing(&got, "xdp", "no root")
+			if got.fatal != "" {
+				got.skipped = ""
+			}
+			if d := cmp.Diff(tt.want, got, cmp.AllowUnexported(recorder{})); d != "" {
+				t.Error(d)
+			}
+		})
+	}
+}
