@@ -1,0 +1,22 @@
+package ibv
+
+var wrOpcodeNames = []string{
+	WRRDMAWrite: "RDMA_WRITE", WRRDMAWriteWithImm: "RDMA_WRITE_WITH_IMM",
+	WRSend: "SEND", WRSendWithImm: "SEND_WITH_IMM", WRRDMARead: "RDMA_READ",
+	WRAtomicCmpAndSwp: "ATOMIC_CMP_AND_SWP", WRAtomicFetchAdd: "ATOMIC_FETCH_AND_ADD",
+	WRLocalInv: "LOCAL_INV", WRBindMW: "BIND_MW", WRSendWithInv: "SEND_WITH_INV",
+	WRFlush: "FLUSH", WRAtomicWrite: "ATOMIC_WRITE",
+}
+
+// String is the name of the operation: "RDMA_WRITE".
+func (o WROpcode) String() string { return enumString("WR_OPCODE", int(o), wrOpcodeNames) }
+
+var sendFlagNames = []flagName{
+	{uint32(SendFence), "FENCE"},
+	{uint32(SendSignaled), "SIGNALED"},
+	{uint32(SendSolicited), "SOLICITED"},
+	{uint32(SendInline), "INLINE"},
+}
+
+// String lists the flags: "SIGNALED|SOLICITED".
+func (f SendFlags) String() string { return flagString(uint32(f), sendFlagNames) }
