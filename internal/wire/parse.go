@@ -28,12 +28,12 @@ func (p *Packet) ParseReadOnly(segs ...[]byte) DropReason {
 
 // judge compares the ICRC computed with the one in the frame.
 func (p *Packet) judge(icrc uint32, segs [][]byte) DropReason {
-	wire := le32At(segs, p.l3+p.covered)
-	if wire == icrc {
+	got := le32At(segs, p.l3+p.covered)
+	if got == icrc {
 		p.ICRC = ICRCStandard
 		return Accept
 	}
-	if p.Opcode == RC|Flush && wire == ICRCFlushRXE(icrc, p.BTH) {
+	if p.Opcode == RC|Flush && got == ICRCFlushRXE(icrc, p.BTH) {
 		p.ICRC = ICRCRXE
 		return Accept
 	}

@@ -50,49 +50,49 @@ const (
 	onUC
 	onXRC
 
-	onAll     = onRC | onUC | onXRC
-	onRCAndXR = onRC | onXRC
+	onAll      = onRC | onUC | onXRC
+	onRCAndXRC = onRC | onXRC
 )
 
 type opFlags uint8
 
 const (
-	payload opFlags = 1 << iota
-	response
-	send
-	write
-	consumes
-	completes
+	opPayload opFlags = 1 << iota
+	opResponse
+	opSend
+	opWrite
+	opConsumes
+	opCompletes
 )
 
 // The operations of the connected transports (IBTA vol. 1, 9.2.1 and, for
 // FLUSH and ATOMIC WRITE, annex A19).
 var opRows = [...]opRow{
-	{SendFirst, "SEND_FIRST", onAll, 0, First, payload | send | consumes},
-	{SendMiddle, "SEND_MIDDLE", onAll, 0, Middle, payload | send},
-	{SendLast, "SEND_LAST", onAll, 0, Last, payload | send | completes},
-	{SendLastImm, "SEND_LAST_WITH_IMMEDIATE", onAll, HasImmDt, Last, payload | send | completes},
-	{SendOnly, "SEND_ONLY", onAll, 0, Only, payload | send | consumes | completes},
-	{SendOnlyImm, "SEND_ONLY_WITH_IMMEDIATE", onAll, HasImmDt, Only, payload | send | consumes | completes},
-	{WriteFirst, "RDMA_WRITE_FIRST", onAll, HasRETH, First, payload | write},
-	{WriteMiddle, "RDMA_WRITE_MIDDLE", onAll, 0, Middle, payload | write},
-	{WriteLast, "RDMA_WRITE_LAST", onAll, 0, Last, payload | write},
-	{WriteLastImm, "RDMA_WRITE_LAST_WITH_IMMEDIATE", onAll, HasImmDt, Last, payload | write | consumes | completes},
-	{WriteOnly, "RDMA_WRITE_ONLY", onAll, HasRETH, Only, payload | write},
-	{WriteOnlyImm, "RDMA_WRITE_ONLY_WITH_IMMEDIATE", onAll, HasRETH | HasImmDt, Only, payload | write | consumes | completes},
-	{ReadRequest, "RDMA_READ_REQUEST", onRCAndXR, HasRETH, Only, 0},
-	{ReadRespFirst, "RDMA_READ_RESPONSE_FIRST", onRCAndXR, HasAETH, First, payload | response},
-	{ReadRespMid, "RDMA_READ_RESPONSE_MIDDLE", onRCAndXR, 0, Middle, payload | response},
-	{ReadRespLast, "RDMA_READ_RESPONSE_LAST", onRCAndXR, HasAETH, Last, payload | response},
-	{ReadRespOnly, "RDMA_READ_RESPONSE_ONLY", onRCAndXR, HasAETH, Only, payload | response},
-	{Acknowledge, "ACKNOWLEDGE", onRCAndXR, HasAETH, Only, response},
-	{AtomicAck, "ATOMIC_ACKNOWLEDGE", onRCAndXR, HasAETH | HasAtomicAckETH, Only, response},
-	{CompareSwap, "COMPARE_SWAP", onRCAndXR, HasAtomicETH, Only, 0},
-	{FetchAdd, "FETCH_ADD", onRCAndXR, HasAtomicETH, Only, 0},
-	{SendLastInv, "SEND_LAST_WITH_INVALIDATE", onRCAndXR, HasIETH, Last, payload | send | completes},
-	{SendOnlyInv, "SEND_ONLY_WITH_INVALIDATE", onRCAndXR, HasIETH, Only, payload | send | consumes | completes},
+	{SendFirst, "SEND_FIRST", onAll, 0, First, opPayload | opSend | opConsumes},
+	{SendMiddle, "SEND_MIDDLE", onAll, 0, Middle, opPayload | opSend},
+	{SendLast, "SEND_LAST", onAll, 0, Last, opPayload | opSend | opCompletes},
+	{SendLastImm, "SEND_LAST_WITH_IMMEDIATE", onAll, HasImmDt, Last, opPayload | opSend | opCompletes},
+	{SendOnly, "SEND_ONLY", onAll, 0, Only, opPayload | opSend | opConsumes | opCompletes},
+	{SendOnlyImm, "SEND_ONLY_WITH_IMMEDIATE", onAll, HasImmDt, Only, opPayload | opSend | opConsumes | opCompletes},
+	{WriteFirst, "RDMA_WRITE_FIRST", onAll, HasRETH, First, opPayload | opWrite},
+	{WriteMiddle, "RDMA_WRITE_MIDDLE", onAll, 0, Middle, opPayload | opWrite},
+	{WriteLast, "RDMA_WRITE_LAST", onAll, 0, Last, opPayload | opWrite},
+	{WriteLastImm, "RDMA_WRITE_LAST_WITH_IMMEDIATE", onAll, HasImmDt, Last, opPayload | opWrite | opConsumes | opCompletes},
+	{WriteOnly, "RDMA_WRITE_ONLY", onAll, HasRETH, Only, opPayload | opWrite},
+	{WriteOnlyImm, "RDMA_WRITE_ONLY_WITH_IMMEDIATE", onAll, HasRETH | HasImmDt, Only, opPayload | opWrite | opConsumes | opCompletes},
+	{ReadRequest, "RDMA_READ_REQUEST", onRCAndXRC, HasRETH, Only, 0},
+	{ReadRespFirst, "RDMA_READ_RESPONSE_FIRST", onRCAndXRC, HasAETH, First, opPayload | opResponse},
+	{ReadRespMid, "RDMA_READ_RESPONSE_MIDDLE", onRCAndXRC, 0, Middle, opPayload | opResponse},
+	{ReadRespLast, "RDMA_READ_RESPONSE_LAST", onRCAndXRC, HasAETH, Last, opPayload | opResponse},
+	{ReadRespOnly, "RDMA_READ_RESPONSE_ONLY", onRCAndXRC, HasAETH, Only, opPayload | opResponse},
+	{Acknowledge, "ACKNOWLEDGE", onRCAndXRC, HasAETH, Only, opResponse},
+	{AtomicAck, "ATOMIC_ACKNOWLEDGE", onRCAndXRC, HasAETH | HasAtomicAckETH, Only, opResponse},
+	{CompareSwap, "COMPARE_SWAP", onRCAndXRC, HasAtomicETH, Only, 0},
+	{FetchAdd, "FETCH_ADD", onRCAndXRC, HasAtomicETH, Only, 0},
+	{SendLastInv, "SEND_LAST_WITH_INVALIDATE", onRCAndXRC, HasIETH, Last, opPayload | opSend | opCompletes},
+	{SendOnlyInv, "SEND_ONLY_WITH_INVALIDATE", onRCAndXRC, HasIETH, Only, opPayload | opSend | opConsumes | opCompletes},
 	{Flush, "FLUSH", onRC, HasFETH | HasRETH, Only, 0},
-	{AtomicWrite, "ATOMIC_WRITE", onRC, HasRETH, Only, payload},
+	{AtomicWrite, "ATOMIC_WRITE", onRC, HasRETH, Only, opPayload},
 }
 
 // Header sizes by bit of Hdr, which is their order on the wire.
@@ -112,7 +112,7 @@ func buildOpTable() (t [256]*OpInfo) {
 		if r.on&onXRC != 0 {
 			// Only what travels towards the shared receive queue names it.
 			extra := HasXRCETH
-			if r.flags&response != 0 {
+			if r.flags&opResponse != 0 {
 				extra = 0
 			}
 			t[XRC|r.op] = r.info("XRC ", XRC, extra)
@@ -130,8 +130,8 @@ func (r *opRow) info(prefix string, transport Opcode, extra Hdr) *OpInfo {
 	has := func(f opFlags) bool { return r.flags&f != 0 }
 	in := &OpInfo{
 		Name: prefix + r.name, Opcode: transport | r.op, Headers: r.hdrs | extra, Pos: r.pos,
-		Payload: has(payload), Response: has(response), Send: has(send), Write: has(write),
-		Consumes: has(consumes), Completes: has(completes),
+		Payload: has(opPayload), Response: has(opResponse), Send: has(opSend), Write: has(opWrite),
+		Consumes: has(opConsumes), Completes: has(opCompletes),
 	}
 	// The nil entry is the CNP's reserved bytes, which have no fields.
 	offsets := [...]*int{&in.XRCETH, &in.DETH, &in.FETH, &in.RETH, &in.AtomicETH, &in.AETH, &in.AtomicAckETH, &in.ImmDt, &in.IETH, nil}
