@@ -1,0 +1,238 @@
+package verbs_test
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// fakeDevice completes every send work request with success as soon as somebody
+// drives it. It keeps what it was told, so that tests see what verbs hands on.
+type fakeDevice struct {
+	mu      sync.Mutex
+	keys    uint32
+	regions map[uint64][]byte
+	pds     int
+	cqs     int
+	qps     []*fakeQP
+	buffers int
+	closed  bool
+	events  chan verbs.ProviderEvent
+	gids    []verbs.GIDEntry
+
+	lazy bool // complete in Progress only, not at the doorbell
+}
+
+func newFake(t *testing.T) (*fakeDevice, *verbs.Context) {
+	t.Helper()
+	f := &fakeDevice{regions: map[uint64][]byte{}, events: make(chan verbs.ProviderEvent, 4)}
+	ctx := verbs.NewContext(f)
+	t.Cleanup(func() {
+		if err := ctx.Close(); err != nil {
+			t.Errorf("close: %v", err)
+		}
+	})
+	return f, ctx
+}
+
+func (f *fakeDevice) Name() string { return "fake0" }
+
+func (f *fakeDevice) QueryDevice() (verbs.DeviceAttr, error) {
+	return verbs.DeviceAttr{Name: "fake0"}, nil
+}
+func (f *fakeDevice) QueryPort() (verbs.PortAttr, error)      { return verbs.PortAttr{}, nil }
+func (f *fakeDevice) GIDs() ([]verbs.GIDEntry, error)         { return f.gids, nil }
+func (f *fakeDevice) Counters() ([]verbs.CounterValue, error) { return nil, nil }
+func (f *fakeDevice) AllocPD() (uint32, error)                { f.pds++; return uint32(f.pds), nil }
+func (f *fakeDevice) DeallocPD(uint32) error                  { f.pds--; return nil }
+func (f *fakeDevice) AllocBuffer(n int) ([]byte, error)       { f.buffers++; return make([]byte, n), nil }
+func (f *fakeDevice) FreeBuffer([]byte) error                 { f.buffers--; return nil }
+func (f *fakeDevice) Close() error                            { f.closed = true; return nil }
+func (f *fakeDevice) DeregisterMemory(mr verbs.ProviderMR) error {
+	delete(f.regions, mr.Handle)
+	return nil
+}
+
+func (f *fakeDevice) RegisterMemory(pd uint32, b []byte, _ ibv.Access) (verbs.ProviderMR, error) {
+	f.keys++
+	f.regions[uint64(f.keys)] = b
+	return verbs.ProviderMR{Handle: uint64(f.keys), Addr: uint64(f.keys) << 32, LKey: f.keys, RKey: f.keys}, nil
+}
+
+func (f *fakeDevice) NextEvent(ctx context.Context) (verbs.ProviderEvent, error) {
+	select {
+	case e := <-f.events:
+		return e, nil
+	case <-ctx.Done():
+		return verbs.ProviderEvent{}, ctx.Err()
+	}
+}
+
+func (f *fakeDevice) Progress() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	did := false
+	for _, q := range f.qps {
+		did = q.run() || did
+	}
+	return did
+}
+
+type fakeCQ struct {
+	f    *fakeDevice
+	ring *queue.Ring
+	prod *queue.Producer
+	wake chan struct{}
+}
+
+func (f *fakeDevice) CreateCQ(entries int) (verbs.ProviderCQ, error) {
+	r, err := queue.New(entries, queue.CQESize)
+	if err != nil {
+		return nil, err
+	}
+	f.cqs++
+	return &fakeCQ{f: f, ring: r, prod: queue.NewProducer(r), wake: make(chan struct{}, 1)}, nil
+}
+
+func (c *fakeCQ) Ring() *queue.Ring { return c.ring }
+func (c *fakeCQ) Progress() bool    { return c.f.Progress() }
+func (c *fakeCQ) Destroy() error    { c.f.cqs--; return nil }
+
+func (c *fakeCQ) WaitEvent(ctx context.Context) error {
+	select {
+	case <-c.wake:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (c *fakeCQ) push(e *queue.CQE) {
+	queue.PutCQE(c.prod.Slot(0), e)
+	c.prod.Publish(1)
+	if c.ring.Arm().Swap(queue.ArmNone) != queue.ArmNone {
+		select {
+		case c.wake <- struct{}{}:
+		default:
+		}
+	}
+}
+
+type fakeQP struct {
+	f      *fakeDevice
+	init   verbs.ProviderQPInit
+	num    uint32
+	sq, rq *queue.Ring
+	cons   *queue.Consumer
+	attr   ibv.QPAttr
+	seen   []queue.SendWQE // send work requests in the order in which they arrived
+	inline [][]byte
+	record bool
+	refuse error
+}
+
+func (f *fakeDevice) CreateQP(in *verbs.ProviderQPInit) (verbs.ProviderQP, error) {
+	sq, err := queue.New(in.Cap.MaxSendWR, queue.SendElemSize(in.Cap.MaxSendSGE, in.Cap.MaxInline))
+	if err != nil {
+		return nil, err
+	}
+	rq, err := queue.New(in.Cap.MaxRecvWR, queue.RecvElemSize(in.Cap.MaxRecvSGE))
+	if err != nil {
+		return nil, err
+	}
+	q := &fakeQP{f: f, init: *in, num: uint32(0x11 + len(f.qps)), sq: sq, rq: rq, cons: queue.NewConsumer(sq), record: true}
+	f.qps = append(f.qps, q)
+	return q, nil
+}
+
+func (q *fakeQP) QPN() uint32     { return q.num }
+func (q *fakeQP) SQ() *queue.Ring { return q.sq }
+func (q *fakeQP) RQ() *queue.Ring { return q.rq }
+func (q *fakeQP) RecvDoorbell()   {}
+func (q *fakeQP) Destroy() error  { return nil }
+
+func (q *fakeQP) Doorbell() {
+	if q.f.lazy {
+		return
+	}
+	q.f.mu.Lock()
+	q.run()
+	q.f.mu.Unlock()
+}
+
+func (q *fakeQP) run() bool {
+	n, ok := q.cons.Avail()
+	if !ok {
+		panic("producer index cannot be true")
+	}
+	for range n {
+		slot := q.cons.Slot(0)
+		var w queue.SendWQE
+		queue.GetSend(slot, &w)
+		if q.record {
+			q.seen = append(q.seen, w)
+			if w.Flags&ibv.SendInline != 0 {
+				q.inline = append(q.inline, append([]byte(nil), queue.SendInline(slot)[:w.Length]...))
+			}
+		}
+		q.cons.Release(1)
+		e := queue.CQE{WRID: w.WRID, QPN: q.num, ByteLen: w.Length, Opcode: ibv.WCSend}
+		q.init.SendCQ.(*fakeCQ).push(&e)
+	}
+	return n > 0
+}
+
+func (q *fakeQP) Modify(a *ibv.QPAttr, mask ibv.AttrMask) error {
+	if q.refuse != nil {
+		return q.refuse
+	}
+	if mask&ibv.QPAttrState != 0 {
+		q.attr.State = a.State
+	}
+	return nil
+}
+
+func (q *fakeQP) Query() (ibv.QPAttr, error) { return q.attr, nil }
+
+// rig is a queue pair of the fake device in a state.
+type rig struct {
+	f  *fakeDevice
+	c  *verbs.Context
+	pd *verbs.PD
+	cq *verbs.CQ
+	qp *verbs.QP
+}
+
+func newRig(t *testing.T, state verbs.QPState, c verbs.QPCap) *rig {
+	t.Helper()
+	f, ctx := newFake(t)
+	r := &rig{f: f, c: ctx}
+	r.pd = must(ctx.AllocPD())(t)
+	r.cq = must(ctx.CreateCQ(1024))(t)
+	r.qp = must(r.pd.CreateQP(&verbs.QPInitAttr{Type: verbs.RC, SendCQ: r.cq, RecvCQ: r.cq, Cap: c}))(t)
+	if state != verbs.QPStateReset {
+		if err := r.qp.Modify(&verbs.QPAttr{State: state}, verbs.AttrState); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return r
+}
+
+func must[T any](v T, err error) func(*testing.T) T {
+	return func(t *testing.T) T {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return v
+	}
+}
+
+func (r *rig) fake() *fakeQP { return r.f.qps[0] }
+
+func (r *rig) String() string { return fmt.Sprintf("qp %#x", r.qp.Num()) }
