@@ -1,0 +1,73 @@
+# roce-xdp. `make demo` shows what it does, `make test` that it does it; both need
+# root, because they make network namespaces and load an XDP program.
+
+GO      ?= go
+OUT     ?= bin
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -s -w -X github.com/roce-xdp/roce-xdp/internal/buildinfo.version=$(VERSION)
+
+# Debian packages, by what needs them. `make build` and `make demo` need none.
+PACKAGES_TEST     := gcc libc6-dev iproute2 iputils-ping util-linux procps ethtool bpftool tshark
+PACKAGES_GENERATE := clang-14 llvm-14 libbpf-dev
+PACKAGES_BENCH    := iproute2 iperf3 sockperf
+PACKAGES          := $(sort $(PACKAGES_TEST) $(PACKAGES_GENERATE) $(PACKAGES_BENCH))
+
+# Packages that share memory between goroutines run under the race detector too.
+RACE := ./datapath/... ./internal/memory/... ./internal/queue/... ./test/netns/... ./verbs/...
+
+GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
+
+.DEFAULT_GOAL := build
+.PHONY: help deps build generate check-generated check-format test test-unit test-race demo bench soak lint clean
+
+help: ## list the targets
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
+
+deps: ## install the Debian packages that tests, benchmarks and generation use, if missing
+	@.ci/deps $(PACKAGES)
+
+build: ## build the static binary bin/roce-xdp
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(OUT)/roce-xdp ./cmd/roce-xdp
+
+generate: ## rebuild the BPF objects and the code made from them (needs clang 14)
+	@.ci/deps $(PACKAGES_GENERATE)
+	$(GO) generate ./bpf
+
+check-generated: ## fail unless the committed BPF objects are what the sources give
+	cd bpf && $(GO) run ../cmd/bpf2go-gen -check
+
+check-format: ## fail unless every Go file is as gofmt writes it
+	@out="$$(gofmt -l .)"; \
+	  if [ -n "$$out" ]; then echo "not formatted, run gofmt -w on:" >&2; echo "$$out" >&2; exit 1; fi
+
+test: deps check-format check-generated ## everything: vet, unit tests, race detector, namespaces
+	$(GO) vet ./...
+	@$(MAKE) --no-print-directory test-unit test-race
+
+# A missing capability fails instead of skipping: root is demanded, not hoped for.
+test-unit test-race: export ROCE_XDP_REQUIRE = netns,xdp,tshark
+
+test-unit:
+	$(GO) test -count=1 -timeout 8m ./...
+
+test-race:
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 8m $(RACE)
+
+demo: build ## RDMA between two namespaces over XDP and AF_XDP, in one command
+	$(OUT)/roce-xdp demo
+
+bench: build ## measure against raw AF_XDP and TCP; writes bench/out/results.json
+	@.ci/deps $(PACKAGES_BENCH)
+	$(GO) run ./bench
+
+SOAK_MINUTES ?= 60
+soak: deps ## run the tests again and again for SOAK_MINUTES, until one fails
+	@end=$$(( $$(date +%s) + 60 * $(SOAK_MINUTES) )); n=0; \
+	while [ $$(date +%s) -lt $$end ]; do n=$$((n + 1)); echo "soak: round $$n"; \
+	  $(MAKE) --no-print-directory test-unit test-race || exit 1; done
+
+lint: ## run the linters; downloads a pinned golangci-lint through the Go module proxy
+	$(GO) run $(GOLANGCI) run ./...
+
+clean: ## remove what was built
+	rm -rf $(OUT) bench/out .ci/out
