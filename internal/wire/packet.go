@@ -21,6 +21,7 @@ type Packet struct {
 	Info   *OpInfo // of the opcode
 	Opcode Opcode
 	ICRC   ICRCForm
+	Ref    uint64 // the frame, for who owns it; Parse leaves it alone
 
 	// Payload without pad and ICRC: the first NPayload elements, none of them
 	// empty, PayloadLen bytes together. Elements beyond are left from before.
