@@ -28,17 +28,16 @@ func (s *Steer) load(o *Options) error {
 	if err != nil {
 		return err
 	}
-	// Before 5.11 the memory of maps counts against RLIMIT_MEMLOCK.
-	if err := rlimit.RemoveMemlock(); err != nil {
-		return fmt.Errorf("%w: and CAP_SYS_RESOURCE, or LimitMEMLOCK=infinity, on kernels before 5.11 (%w)", ErrPrivilege, err)
-	}
+	// Before 5.11 the memory of maps counts against RLIMIT_MEMLOCK. The limit may
+	// be high enough as it is, so that a failure matters only if the load fails.
+	memlock := rlimit.RemoveMemlock()
 	spec, err := loadSteer()
 	if err != nil {
 		return err
 	}
 	spec.Maps[steerMapXsks].MaxEntries = uint32(opts.Queues)
 	if err := spec.LoadAndAssign(&s.objects, nil); err != nil {
-		return explainLoad(err)
+		return explainLoad(err, memlock)
 	}
 	if err := s.mapMemory(); err != nil {
 		return err
@@ -60,8 +59,13 @@ func (s *Steer) mapMemory() (err error) {
 	return err
 }
 
-// explainLoad finds out why the kernel refused.
-func explainLoad(err error) error {
+// explainLoad finds out why the kernel refused. memlock is what came of lifting
+// the limit of locked memory.
+func explainLoad(err, memlock error) error {
+	if errors.Is(err, unix.EPERM) && memlock != nil {
+		return fmt.Errorf("%w; on kernels before 5.11 also CAP_SYS_RESOURCE or LimitMEMLOCK=infinity (%w, %w)",
+			ErrPrivilege, err, memlock)
+	}
 	if errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("%w (%w)", ErrPrivilege, err)
 	}
@@ -71,7 +75,8 @@ func explainLoad(err error) error {
 	}
 	var verifier *ebpf.VerifierError
 	if errors.As(err, &verifier) {
-		return fmt.Errorf("the verifier of this kernel refuses the program, please report this: %+v", verifier)
+		return fmt.Errorf("the verifier of this kernel refuses the program, please report it with the whole log "+
+			"(%%+v of the *ebpf.VerifierError): %w", err)
 	}
 	return err
 }
