@@ -104,7 +104,7 @@ func (b *Batch) region(in *Intent, r *memory.Region, va uint64, n int) {
 }
 
 // finish sets the pad count once the payload of in is complete.
-func (in *Intent) finish() { wire.BTHAt(in.Hdr[:]).SetPadCount(wire.PadLen(in.Len)) }
+func (in *Intent) finish() { wire.BTHAt(in.Hdr[:]).SetPadCnt(uint8(wire.PadLen(in.Len))) }
 
 // Gather copies the payload of in into dst, which holds at least in.Len bytes.
 // It returns false when memory of an indirect region has gone away.
