@@ -33,8 +33,8 @@ func TestFlowLabelFromQPNs(t *testing.T) {
 		{0, 0x12, 0},
 		// 0x1000*0x1000 = 0x1000000; >>20 is 0x10.
 		{0x1000, 0x1000, 0x00010},
-		// 0xffffff^2 = 0xfffffe000001; ^ >>20 (0xffffffe) = 0xfffff1ffffff; ^ >>40 (0xff) = 0xfffff1ffff00.
-		{0xFFFFFF, 0xFFFFFF, 0xFFF00},
+		// 0xfffffe000001 xor 0xfffffe0 is 0xfffff1ffffe1; xor 0xff is 0xfffff1ffff1e.
+		{0xFFFFFF, 0xFFFFFF, 0xFFF1E},
 	} {
 		if got := FlowLabelFromQPNs(c.a, c.b); got != c.want {
 			t.Errorf("FlowLabelFromQPNs(%#x, %#x) = %#x, want %#x", c.a, c.b, got, c.want)
