@@ -1,0 +1,224 @@
+package verbstest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// Options of a connected pair. The zero value is a usable pair.
+type Options struct {
+	MTU         verbs.MTU    // 0: the smaller of both ports' active MTU
+	GIDIndex    [2]int       // of A and B; used when UseGIDIndex
+	UseGIDIndex bool         // otherwise each side's default GID
+	BufferSize  int          // bytes of each side's region; 0: 1 MiB
+	Depth       int          // work requests of each queue; 0: 64
+	SGE         int          // entries of each work request; 0: 4
+	Inline      int          // bytes of inline data
+	CQ          [2]*verbs.CQ // completion queues to share; nil: one of its own each
+	PSN         uint32       // first PSN of both directions; 0: random
+	Timeout     uint8        // local ACK timeout exponent; 0: 14 (67 ms)
+	Retry       uint8        // retry count; 0: 7
+	RNRRetry    uint8        // 0: 7, for ever
+	MinRNRTimer uint8        // 0: 12 (0.64 ms)
+	RDAtomic    uint8        // READs and atomics outstanding; 0: 16
+	Access      verbs.Access // of region and queue pair; 0: everything
+	SigAll      bool
+}
+
+// All are the access rights that let a peer do everything.
+const All = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+
+// End is one side of a connected pair.
+type End struct {
+	Dev *verbs.Context
+	PD  *verbs.PD
+	CQ  *verbs.CQ
+	QP  *verbs.QP
+	MR  *verbs.MR
+	Buf []byte // the region's memory
+	GID verbs.GIDEntry
+	PSN uint32
+
+	ownCQ bool
+}
+
+// Pair are two connected ends.
+type Pair struct {
+	A, B *End
+	MTU  verbs.MTU
+}
+
+func (o Options) withDefaults() Options {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def8 := func(v *uint8, d uint8) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&o.BufferSize, 1<<20)
+	def(&o.Depth, 64)
+	def(&o.SGE, 4)
+	def8(&o.Timeout, 14)
+	def8(&o.Retry, 7)
+	def8(&o.RNRRetry, 7)
+	def8(&o.MinRNRTimer, 12)
+	def8(&o.RDAtomic, 16)
+	if o.Access == 0 {
+		o.Access = All
+	}
+	return o
+}
+
+// RCPair connects two queue pairs of a and b, which may be the same device, and
+// brings both to RTS. Everything ends with the test.
+func RCPair(t testing.TB, a, b *verbs.Context, o Options) *Pair {
+	t.Helper()
+	p, err := NewRCPair(a, b, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := p.Close(); err != nil {
+			t.Errorf("closing the pair: %v", err)
+		}
+	})
+	return p
+}
+
+// NewRCPair is RCPair without a test.
+func NewRCPair(a, b *verbs.Context, o Options) (*Pair, error) {
+	o = o.withDefaults()
+	p := &Pair{MTU: o.MTU}
+	if p.MTU == 0 {
+		m, err := commonMTU(a, b)
+		if err != nil {
+			return nil, err
+		}
+		p.MTU = m
+	}
+	var err error
+	if p.A, err = newEnd(a, o, 0); err == nil {
+		p.B, err = newEnd(b, o, 1)
+	}
+	if err == nil {
+		err = connect(p.A, p.B, p.MTU, o)
+	}
+	if err == nil {
+		err = connect(p.B, p.A, p.MTU, o)
+	}
+	if err != nil {
+		return nil, errors.Join(err, p.Close())
+	}
+	return p, nil
+}
+
+func commonMTU(a, b *verbs.Context) (verbs.MTU, error) {
+	pa, err := a.QueryPort()
+	if err != nil {
+		return 0, err
+	}
+	pb, err := b.QueryPort()
+	if err != nil {
+		return 0, err
+	}
+	return min(pa.ActiveMTU, pb.ActiveMTU), nil
+}
+
+func newEnd(dev *verbs.Context, o Options, side int) (*End, error) {
+	e := &End{Dev: dev, PSN: o.PSN}
+	if e.PSN == 0 {
+		e.PSN = rand.Uint32N(1 << 24)
+	}
+	var err error
+	if o.UseGIDIndex {
+		e.GID, err = dev.QueryGID(o.GIDIndex[side])
+	} else {
+		e.GID, err = dev.DefaultGID()
+	}
+	if err != nil {
+		return e, err
+	}
+	if e.PD, err = dev.AllocPD(); err != nil {
+		return e, err
+	}
+	if e.CQ = o.CQ[side]; e.CQ == nil {
+		e.ownCQ = true
+		if e.CQ, err = dev.CreateCQ(4 * o.Depth); err != nil {
+			return e, err
+		}
+	}
+	if e.Buf, err = dev.AllocBuffer(o.BufferSize); err != nil {
+		return e, err
+	}
+	if e.MR, err = e.PD.RegisterMemory(e.Buf, o.Access); err != nil {
+		return e, err
+	}
+	e.QP, err = e.PD.CreateQP(&verbs.QPInitAttr{
+		Type: verbs.RC, SendCQ: e.CQ, RecvCQ: e.CQ, SigAll: o.SigAll,
+		Cap: verbs.QPCap{MaxSendWR: o.Depth, MaxRecvWR: o.Depth, MaxSendSGE: o.SGE, MaxRecvSGE: o.SGE, MaxInline: o.Inline},
+	})
+	return e, err
+}
+
+// connect brings e's queue pair to RTS towards peer.
+func connect(e, peer *End, mtu verbs.MTU, o Options) error {
+	for _, step := range []struct {
+		attr verbs.QPAttr
+		mask verbs.AttrMask
+	}{
+		{verbs.QPAttr{State: verbs.QPStateInit, Port: 1, AccessFlags: o.Access},
+			verbs.AttrState | verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrAccessFlags},
+		{verbs.QPAttr{
+			State: verbs.QPStateRTR, PathMTU: mtu, DestQPN: peer.QP.Num(), RQPSN: peer.PSN,
+			MaxDestRDAtomic: o.RDAtomic, MinRNRTimer: o.MinRNRTimer,
+			AV: verbs.AddressVector{DGID: peer.GID.GID, SGIDIndex: e.GID.Index, HopLimit: 64, Port: 1},
+		}, verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrMaxDestRDAtomic | verbs.AttrMinRNRTimer},
+		{verbs.QPAttr{
+			State: verbs.QPStateRTS, SQPSN: e.PSN, Timeout: o.Timeout, RetryCnt: o.Retry, RNRRetry: o.RNRRetry, MaxRDAtomic: o.RDAtomic,
+		}, verbs.AttrState | verbs.AttrSQPSN | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxQPRDAtomic},
+	} {
+		if err := e.QP.Modify(&step.attr, step.mask); err != nil {
+			return fmt.Errorf("to %v: %w", step.attr.State, err)
+		}
+	}
+	return nil
+}
+
+// Close frees both ends.
+func (p *Pair) Close() error {
+	var errs []error
+	for _, e := range []*End{p.A, p.B} {
+		if e != nil {
+			errs = append(errs, e.close())
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (e *End) close() error {
+	var errs []error
+	if e.QP != nil {
+		errs = append(errs, e.QP.Destroy())
+	}
+	if e.MR != nil {
+		errs = append(errs, e.MR.Deregister())
+	}
+	if e.Buf != nil {
+		errs = append(errs, e.Dev.FreeBuffer(e.Buf))
+	}
+	if e.CQ != nil && e.ownCQ {
+		errs = append(errs, e.CQ.Destroy())
+	}
+	if e.PD != nil {
+		errs = append(errs, e.PD.Dealloc())
+	}
+	return errors.Join(errs...)
+}
