@@ -2,10 +2,10 @@ package verbstest
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/connect"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
@@ -109,10 +109,10 @@ func NewRCPair(a, b *verbs.Context, o Options) (*Pair, error) {
 		p.B, err = newEnd(b, o, 1)
 	}
 	if err == nil {
-		err = connect(p.A, p.B, p.MTU, o)
+		err = join(p.A, p.B, p.MTU, o)
 	}
 	if err == nil {
-		err = connect(p.B, p.A, p.MTU, o)
+		err = join(p.B, p.A, p.MTU, o)
 	}
 	if err != nil {
 		return nil, errors.Join(err, p.Close())
@@ -168,28 +168,22 @@ func newEnd(dev *verbs.Context, o Options, side int) (*End, error) {
 	return e, err
 }
 
-// connect brings e's queue pair to RTS towards peer.
-func connect(e, peer *End, mtu verbs.MTU, o Options) error {
-	for _, step := range []struct {
-		attr verbs.QPAttr
-		mask verbs.AttrMask
-	}{
-		{verbs.QPAttr{State: verbs.QPStateInit, Port: 1, AccessFlags: o.Access},
-			verbs.AttrState | verbs.AttrPKeyIndex | verbs.AttrPort | verbs.AttrAccessFlags},
-		{verbs.QPAttr{
-			State: verbs.QPStateRTR, PathMTU: mtu, DestQPN: peer.QP.Num(), RQPSN: peer.PSN,
-			MaxDestRDAtomic: o.RDAtomic, MinRNRTimer: o.MinRNRTimer,
-			AV: verbs.AddressVector{DGID: peer.GID.GID, SGIDIndex: e.GID.Index, HopLimit: 64, Port: 1},
-		}, verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN | verbs.AttrMaxDestRDAtomic | verbs.AttrMinRNRTimer},
-		{verbs.QPAttr{
-			State: verbs.QPStateRTS, SQPSN: e.PSN, Timeout: o.Timeout, RetryCnt: o.Retry, RNRRetry: o.RNRRetry, MaxRDAtomic: o.RDAtomic,
-		}, verbs.AttrState | verbs.AttrSQPSN | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxQPRDAtomic},
-	} {
-		if err := e.QP.Modify(&step.attr, step.mask); err != nil {
-			return fmt.Errorf("to %v: %w", step.attr.State, err)
-		}
+// join brings e's queue pair to RTS towards peer.
+func join(e, peer *End, mtu verbs.MTU, o Options) error {
+	path := connect.Path{
+		MTU: mtu, SGIDIndex: e.GID.Index, Access: o.Access, RDAtomic: o.RDAtomic,
+		Timeout: o.Timeout, RetryCnt: o.Retry, RNRRetry: o.RNRRetry, MinRNRTimer: o.MinRNRTimer,
 	}
-	return nil
+	if err := connect.ToInit(e.QP, path); err != nil {
+		return err
+	}
+	return connect.Connect(e.QP, path, e.endpoint(), peer.endpoint())
+}
+
+func (e *End) endpoint() connect.Endpoint {
+	ep := connect.Local(e.QP, e.GID, e.MR)
+	ep.PSN = e.PSN
+	return ep
 }
 
 // Close frees both ends.
