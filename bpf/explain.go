@@ -121,7 +121,7 @@ func explainRegister(fd int, err error) error {
 	case errors.Is(err, unix.EBADF):
 		return fmt.Errorf("descriptor %d is not open: %w", fd, err)
 	case errors.Is(err, unix.EOPNOTSUPP), errors.Is(err, unix.ENOTSOCK):
-		return fmt.Errorf("descriptor %d is no AF_XDP socket with a receive ring: %w", fd, err)
+		return fmt.Errorf("descriptor %d is no AF_XDP socket: %w", fd, err)
 	default:
 		return err
 	}

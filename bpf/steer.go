@@ -56,8 +56,9 @@ func (s *Steer) setConfig(op string, word int, a Action) error {
 }
 
 // Register makes the AF_XDP socket fd the receiver of queue's frames, replacing
-// the one before it. The socket must have a receive ring. The kernel forgets it
-// by itself when the socket is closed.
+// the one before it. Frames reach it once it is bound to that queue of the
+// interface; until then the kernel drops them. It forgets the socket by itself
+// when that is closed.
 func (s *Steer) Register(queue, fd int) error {
 	obj := "queue " + strconv.Itoa(queue)
 	return s.locked("register", obj, func() error {
