@@ -43,7 +43,8 @@ type UMEMConfig struct {
 	// descriptors cross frame boundaries (XDP_UMEM_UNALIGNED_CHUNK_FLAG).
 	Unaligned bool
 	// TxMetadataLen is the size of the metadata area before the bytes of a
-	// descriptor with TxMetadata: zero or a multiple of 8 below 256.
+	// descriptor with TxMetadata: zero or a multiple of 8 below 256. Every
+	// submitted descriptor must leave that much of its frame before Addr.
 	TxMetadataLen int
 	// Memory is used instead of memory mapped here. It must begin on a page
 	// boundary, hold all frames, stay mapped until UMEM.Close, and should lie
@@ -184,7 +185,7 @@ func (u *UMEM) Frame(d Desc) []byte {
 	}
 	var end uint64
 	if u.chunkMask != 0 {
-		end = base | u.chunkMask + 1
+		end = (base | u.chunkMask) + 1
 	} else if u.frameSize != 0 {
 		end = base - base%u.frameSize + u.frameSize
 	}
@@ -219,6 +220,10 @@ func (u *UMEM) Frames() int { return u.frames }
 // Headroom returns the bytes left free before a received frame, in addition to
 // KernelHeadroom.
 func (u *UMEM) Headroom() int { return int(u.reg.Headroom) }
+
+// TxMetadataLen returns the bytes that must be left free before Desc.Addr of
+// every submitted descriptor.
+func (u *UMEM) TxMetadataLen() int { return int(u.reg.Tx_metadata_len) }
 
 // Unaligned reports whether the memory is in unaligned mode.
 func (u *UMEM) Unaligned() bool { return u.unaligned }
