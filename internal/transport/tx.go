@@ -79,6 +79,19 @@ func (b *Batch) next(q *QP, info *wire.OpInfo, p psn.PSN) *Intent {
 	return in
 }
 
+// full reports whether b may lack room for one more packet of up to pieces
+// payload pieces. An empty batch always has it.
+func (b *Batch) full(pieces int) bool {
+	return b.Room() <= 0 || len(b.Intents) > 0 && cap(b.Pieces)-len(b.Pieces) < pieces
+}
+
+// drop takes the last intent back.
+func (b *Batch) drop() {
+	last := len(b.Intents) - 1
+	b.Pieces = b.Pieces[:b.Intents[last].first]
+	b.Intents = b.Intents[:last]
+}
+
 // data appends a run of directly addressed payload to the last intent.
 func (b *Batch) data(in *Intent, d []byte) {
 	if len(d) == 0 {

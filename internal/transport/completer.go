@@ -1,0 +1,205 @@
+package transport
+
+import (
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/mono"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
+)
+
+// reqHandle runs one response through the requester (IBTA vol. 1, 9.7.5.1.1,
+// 9.7.6).
+func (q *QP) reqHandle(now mono.Time, p *wire.Packet) {
+	r := &q.req
+	at := psnOf(p)
+	// The PSN before the oldest outstanding one is that of a repeated
+	// acknowledgement; what lies outside is a ghost of an earlier life.
+	ahead := at.Sub(r.una)
+	if ahead < -1 || at.Sub(r.max) >= 0 {
+		q.env.count(DropStaleResponse)
+		return
+	}
+	syn := wire.SynACK(wire.NoCredits)
+	if p.Info.AETH != 0 {
+		syn = p.AETH().Syndrome()
+	}
+	switch {
+	case syn.Kind() == wire.KindReserved:
+		q.env.count(DropSyndrome)
+	case p.Info.Opcode == wire.RC|wire.Acknowledge:
+		q.reqAcknowledge(now, syn, ahead)
+	case ahead < 0:
+		q.env.count(DropStaleResponse)
+	default:
+		q.reqResponse(now, p, syn, ahead)
+	}
+	q.reqSettle(now)
+}
+
+// reqAcknowledge handles an ACKNOWLEDGE. A NAK acknowledges all PSNs before its
+// own, an ACK its own too.
+func (q *QP) reqAcknowledge(now mono.Time, syn wire.Syndrome, ahead int) {
+	r := &q.req
+	covers := ahead
+	if syn.Kind() == wire.KindACK {
+		covers++
+	}
+	switch {
+	case covers < 0: // a NAK of what has been acknowledged since
+		q.env.count(DropStaleResponse)
+		return
+	case ahead < 0:
+		q.env.count(DuplicateAck)
+		return
+	}
+	all := q.reqAckNext(now, covers)
+	switch {
+	case !q.reqLive():
+	case !all:
+		q.reqImpliedNak(now)
+	case r.head != r.tail && r.oldest().status != ibv.WCSuccess:
+		// It failed here before the responder could refuse it; see reqSettle.
+	case syn.Kind() == wire.KindRNR:
+		q.reqRNRNak(now, syn.Code())
+	case syn.Kind() == wire.KindNAK:
+		q.reqNak(now, syn)
+	}
+}
+
+// reqNak handles a NAK of the oldest outstanding PSN.
+func (q *QP) reqNak(now mono.Time, syn wire.Syndrome) {
+	switch syn {
+	case wire.NakPSNSeq:
+		q.env.count(RcvdSeqErr)
+		q.reqRestart(now)
+	case wire.NakInvalidRequest:
+		q.reqFail(now, ibv.WCRemInvReqErr)
+	case wire.NakRemoteAccess:
+		q.reqFail(now, ibv.WCRemAccessErr)
+	default:
+		// NAK_REMOTE_OPERATIONAL_ERROR, and codes that no one has assigned: the
+		// responder will not execute the request.
+		q.reqFail(now, ibv.WCRemOpErr)
+	}
+}
+
+// reqAckNext takes the n oldest outstanding PSNs as acknowledged and completes
+// the messages that end among them. It stops at a READ or atomic and returns
+// false: the responder has executed it, but its response was lost (IBTA vol. 1,
+// 9.7.5.1.1, implied NAK).
+func (q *QP) reqAckNext(now mono.Time, n int) (all bool) {
+	r := &q.req
+	if n == 0 {
+		return true
+	}
+	all = true
+	before := r.una
+	for n > 0 {
+		w := r.oldest()
+		if w.status != ibv.WCSuccess {
+			break // it was never sent as a whole; reqSettle fails it
+		}
+		if w.kind.answered() {
+			all = false
+			break
+		}
+		k := min(n, int(w.packets-w.offset(r.una)))
+		n -= k
+		r.advance(k)
+		if !q.reqRetireIfDone(now, w) {
+			return false
+		}
+	}
+	if r.una != before {
+		q.reqProgress(now)
+	}
+	return all
+}
+
+// advance moves the oldest outstanding PSN over n of the oldest message. When
+// responses to an earlier sending overtake the repetition, that goes on from
+// there.
+func (r *requester) advance(n int) {
+	r.una = r.una.Add(n)
+	if r.nxt.Less(r.una) {
+		r.nxt, r.cur = r.una, r.head
+		r.credits = 0
+	}
+}
+
+// reqRetireIfDone completes w, the oldest, if all of it is acknowledged. It
+// returns false when that has ended the requester.
+func (q *QP) reqRetireIfDone(now mono.Time, w *sendWQE) (live bool) {
+	if w.offset(q.req.una) != w.packets {
+		return true
+	}
+	if w.kind == kindSend {
+		q.env.count(RDMASends)
+	}
+	signaled := q.cfg.SigAll || w.is(ibv.SendSignaled)
+	q.reqPop()
+	if !signaled {
+		return true
+	}
+	c := queue.CQE{WRID: w.wrid, Opcode: sendOps[w.op].wc, Status: ibv.WCSuccess}
+	switch w.kind {
+	case kindRead:
+		c.ByteLen = w.length
+	case kindAtomic:
+		c.ByteLen = wordLen
+	}
+	q.complete(now, q.cfg.SendCQ, &c, false)
+	return q.reqLive()
+}
+
+// reqPop gives the oldest work request's place in the ring back. Its private
+// copy stays readable until the next reqLoad.
+func (q *QP) reqPop() {
+	r := &q.req
+	if r.cur == r.head {
+		r.cur++
+	}
+	r.head++
+	r.sq.Release(1)
+}
+
+// reqFail completes the oldest work request with an error and moves the queue
+// pair to ERR, which flushes the others (IBTA vol. 1, 10.3.1.5).
+func (q *QP) reqFail(now mono.Time, status ibv.WCStatus) {
+	r := &q.req
+	if r.head != r.tail {
+		w := r.oldest()
+		q.reqPop()
+		c := queue.CQE{WRID: w.wrid, Opcode: sendOpOf(w.op).wc, Status: status}
+		q.complete(now, q.cfg.SendCQ, &c, false)
+	}
+	q.fail(now)
+}
+
+// reqFlush completes everything in the send queue with WR_FLUSH_ERR, in order:
+// what is outstanding, and what is or will be posted while in ERR.
+func (q *QP) reqFlush(now mono.Time) {
+	r := &q.req
+	for r.head != r.tail {
+		id := r.oldest().wrid
+		q.reqPop()
+		q.reqFlushed(now, id)
+	}
+	r.startAt(r.max)
+	r.unread = 0
+	n, ok := r.posted()
+	if !ok {
+		return // the ring's index is corrupt: nothing in it can be believed
+	}
+	for ; n > 0; n-- {
+		var h queue.SendWQE
+		queue.GetSend(r.sq.Slot(0), &h)
+		r.sq.Release(1)
+		q.reqFlushed(now, h.WRID)
+	}
+}
+
+func (q *QP) reqFlushed(now mono.Time, wrid uint64) {
+	c := queue.CQE{WRID: wrid, Status: ibv.WCWRFlushErr}
+	q.complete(now, q.cfg.SendCQ, &c, false)
+}

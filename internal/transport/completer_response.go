@@ -1,0 +1,173 @@
+package transport
+
+import (
+	"encoding/binary"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/mono"
+	"github.com/roce-xdp/roce-xdp/internal/psn"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
+)
+
+// reqResponse handles a READ response or an ATOMIC_ACKNOWLEDGE, which also
+// acknowledges every request before it. That one of those still lacks its own
+// response shows a loss: it is asked for again.
+func (q *QP) reqResponse(now mono.Time, p *wire.Packet, syn wire.Syndrome, ahead int) {
+	r := &q.req
+	all := q.reqAckNext(now, ahead)
+	if !q.reqLive() {
+		return
+	}
+	if !all {
+		q.reqImpliedNak(now)
+		return
+	}
+	w := r.oldest()
+	if w.status != ibv.WCSuccess {
+		return
+	}
+	status := ibv.WCBadRespErr
+	if syn.Kind() == wire.KindACK {
+		status = q.reqAccept(p, w)
+	}
+	if status != ibv.WCSuccess {
+		if status != ibv.WCLocProtErr {
+			q.env.count(DropResponse)
+		}
+		q.reqFail(now, status)
+		return
+	}
+	q.env.Counters[RcvdBytes] += uint64(p.PayloadLen)
+	q.reqAnswered(now, w)
+}
+
+// reqAccept checks a response of the oldest outstanding PSN and stores what it
+// carries.
+func (q *QP) reqAccept(p *wire.Packet, w *sendWQE) ibv.WCStatus {
+	atomicAck := p.Info.AtomicAckETH != 0
+	switch w.kind {
+	case kindRead:
+		if !atomicAck {
+			return q.reqReadResponse(p, w)
+		}
+	case kindAtomic:
+		if atomicAck {
+			return q.reqAtomicResult(w, p.AtomicAckETH().Orig())
+		}
+	case kindAtomicWrite, kindFlush:
+		if !atomicAck && p.Info.Pos == wire.Only {
+			if p.PayloadLen != 0 {
+				return ibv.WCLocLenErr
+			}
+			return ibv.WCSuccess
+		}
+	}
+	return ibv.WCBadRespErr
+}
+
+// reqReadResponse checks position and length of a READ response and scatters
+// its payload.
+func (q *QP) reqReadResponse(p *wire.Packet, w *sendWQE) ibv.WCStatus {
+	r := &q.req
+	off := w.offset(r.una)
+	end := w.chunkEnd(off)
+	// Where a READ was asked for again its responses begin with FIRST or ONLY,
+	// but Linux's rxe continues with MIDDLE or LAST: both are right then.
+	begins := p.Info.Pos&wire.First != 0
+	if begins != (off%w.chunk == 0) && !r.una.Less(r.redo) {
+		return ibv.WCBadRespErr
+	}
+	from, to := q.span(w, off, end)
+	rest := to - from
+	n := uint64(p.PayloadLen)
+	if p.Info.Pos&wire.Last != 0 {
+		if n != rest || off+1 != end {
+			return ibv.WCLocLenErr
+		}
+	} else if n != uint64(q.mtu) || off+1 == end {
+		return ibv.WCLocLenErr
+	}
+	if !q.reqScatterPacket(p, w, from, off+1 == w.packets) {
+		return ibv.WCLocProtErr
+	}
+	return ibv.WCSuccess
+}
+
+// reqScatterPacket writes the payload of p at byte at of the message.
+func (q *QP) reqScatterPacket(p *wire.Packet, w *sendWQE, at uint64, last bool) bool {
+	segs := p.Segments()
+	for i, s := range segs {
+		if !q.reqScatter(w, at, s, last && i == len(segs)-1) {
+			return false
+		}
+		at += uint64(len(s))
+	}
+	return true
+}
+
+// reqScatter writes src at byte at of the local memory of w, the oldest. With
+// final set its end is the end of the message and becomes visible last.
+func (q *QP) reqScatter(w *sendWQE, at uint64, src []byte, final bool) bool {
+	base := uint64(0)
+	for _, s := range q.req.sgesAt(q.req.head)[:w.numSGE] {
+		if len(src) == 0 {
+			break
+		}
+		n := uint64(s.Length)
+		if skip := at - base; skip < n {
+			k := min(n-skip, uint64(len(src)))
+			if !q.reqPut(s.LKey, s.Addr+skip, src[:k], final && k == uint64(len(src))) {
+				return false
+			}
+			src = src[k:]
+			at += k
+		}
+		base += n
+	}
+	return len(src) == 0
+}
+
+func (q *QP) reqPut(lkey uint32, va uint64, src []byte, final bool) bool {
+	region, ok := q.env.Mem.Access(lkey, q.cfg.PD, ibv.AccessLocalWrite, va, uint64(len(src)))
+	switch {
+	case !ok:
+		return false
+	case final:
+		return region.WriteFinal(va, src)
+	}
+	return region.Write(va, src)
+}
+
+// reqAtomicResult stores the value that an atomic found, as a word of this host
+// (IBTA vol. 1, 9.4.5).
+func (q *QP) reqAtomicResult(w *sendWQE, orig uint64) ibv.WCStatus {
+	word := &q.req.word
+	binary.NativeEndian.PutUint64(word[:], orig)
+	if !q.reqScatter(w, 0, word[:], true) {
+		return ibv.WCLocProtErr
+	}
+	return ibv.WCSuccess
+}
+
+// reqAnswered moves on after the response of the oldest outstanding PSN was
+// accepted.
+func (q *QP) reqAnswered(now mono.Time, w *sendWQE) {
+	r := &q.req
+	off := w.offset(r.una)
+	sent := r.una.Less(r.nxt)
+	r.advance(1)
+	if sent && off+1 == w.chunkEnd(off) {
+		r.credits--
+	}
+	if q.reqRetireIfDone(now, w) {
+		q.reqProgress(now)
+	}
+}
+
+// later is the one of p and q that comes second.
+func later(p, q psn.PSN) psn.PSN {
+	if p.Less(q) {
+		return q
+	}
+	return p
+}

@@ -1,0 +1,142 @@
+package transport
+
+import (
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/mono"
+	"github.com/roce-xdp/roce-xdp/internal/psn"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
+)
+
+// requester is the half of a queue pair that sends requests and completes them
+// by their responses (IBTA vol. 1, 9.7.3 to 9.7.6).
+//
+// Work requests are numbered by free-running indices:
+//
+//	head            oldest that has not completed
+//	head <= cur     the one whose packet is sent next
+//	cur  <= tail    the next one to copy from the ring
+//
+// and their packets by PSN:
+//
+//	una             oldest PSN whose response is missing; it belongs to head
+//	una <= nxt      the PSN sent next; it belongs to cur
+//	nxt <= max      the PSN after the highest ever sent
+//
+// Going back to repeat packets is always to una: nxt becomes una, cur becomes
+// head. Responses to what was sent before may still come, up to max.
+type requester struct {
+	sq                *queue.Consumer // nil: the queue pair has no send queue
+	wqes              []sendWQE       // a power of two, as the ring
+	sges              []queue.SGE     // maxSGE for each of wqes
+	inline            []byte          // maxInline for each of wqes
+	mask              uint32
+	maxSGE, maxInline int
+
+	head, cur, tail uint32
+	unread          int // seen in the ring, not copied
+
+	una, nxt, max psn.PSN
+	assign        psn.PSN // first PSN of the next work request to be copied
+	redo          psn.PSN // PSNs from una up to here were asked for twice
+
+	state     reqState
+	credits   int   // READs and atomics sent since the last going back, not answered
+	unasked   int   // packets sent since the last that asks for an acknowledgement
+	retries   uint8 // restarts since the last progress
+	rnrTries  uint8 // RNR NAKs since the last progress
+	restarted bool  // a NAK or gap caused a restart and there was no progress since
+
+	word [wordLen]byte // an atomic's result on its way to memory
+
+	ackTimer mono.Time // local ACK timeout, Never when nothing is outstanding
+	rnrUntil mono.Time // end of an RNR wait, Never when there is none
+	due      mono.Time // Poll can send something new: at once
+}
+
+// sgeLen is the size of a scatter/gather entry in a ring's element, whose place
+// inline data may take.
+const sgeLen = 16
+
+// reqInit allocates everything that the requester ever needs.
+func (q *QP) reqInit() {
+	r := &q.req
+	*r = requester{ackTimer: mono.Never, rnrUntil: mono.Never, due: mono.Never}
+	ring := q.cfg.SQ
+	if ring == nil || ring.ElemSize() < queue.SendElemSize(1, 0) {
+		return
+	}
+	n := ring.Entries()
+	// The element size is rounded up: what was asked for is the limit.
+	room := queue.SendMaxSGE(ring.ElemSize())
+	r.maxSGE = min(max(q.cfg.Cap.MaxSendSGE, 1), room)
+	r.maxInline = min(max(q.cfg.Cap.MaxInline, 0), room*sgeLen)
+	r.sq = queue.NewConsumer(ring)
+	r.mask = uint32(n - 1)
+	r.wqes = make([]sendWQE, n)
+	r.sges = make([]queue.SGE, n*r.maxSGE)
+	r.inline = make([]byte, n*r.maxInline)
+}
+
+// reqReset empties the send queue without completions.
+func (q *QP) reqReset() {
+	r := &q.req
+	if r.sq != nil {
+		if n, ok := r.sq.Avail(); ok {
+			r.sq.Release(n)
+		}
+	}
+	r.head, r.cur, r.tail, r.unread = 0, 0, 0, 0
+	r.startAt(0)
+}
+
+// reqStart begins sending at SQ_PSN: the queue pair has entered RTS.
+func (q *QP) reqStart(now mono.Time) {
+	q.req.startAt(psn.Of(q.attr.SQPSN))
+	q.req.due = now
+}
+
+func (r *requester) startAt(p psn.PSN) {
+	r.una, r.nxt, r.max, r.assign, r.redo = p, p, p, p, p
+	r.state = reqIdle
+	r.credits, r.unasked = 0, 0
+	r.retries, r.rnrTries, r.restarted = 0, 0, false
+	r.ackTimer, r.rnrUntil, r.due = mono.Never, mono.Never, mono.Never
+}
+
+// reqDeadline is the time by which reqPoll must run again.
+func (q *QP) reqDeadline() mono.Time {
+	r := &q.req
+	return mono.Min(r.due, mono.Min(r.ackTimer, r.rnrUntil))
+}
+
+// reqDrained reports whether every message that was begun has completed.
+func (q *QP) reqDrained() bool {
+	r := &q.req
+	return r.una == r.max && (r.head == r.tail || r.oldest().first == r.max)
+}
+
+// reqLive reports whether the requester sends and completes: it stops for good
+// when a completion or a response has moved the queue pair to ERR.
+func (q *QP) reqLive() bool { return q.state == ibv.QPStateRTS || q.state == ibv.QPStateSQD }
+
+// reqWindow is how many PSNs may be outstanding: request packets, and packets of
+// READ responses, which need room in our own receive ring.
+func (q *QP) reqWindow() int { return min(max(q.env.Window, 1), psn.Half/2) }
+
+func (r *requester) at(i uint32) *sendWQE { return &r.wqes[i&r.mask] }
+
+func (r *requester) oldest() *sendWQE { return r.at(r.head) }
+
+func (r *requester) sgesAt(i uint32) []queue.SGE {
+	k := int(i&r.mask) * r.maxSGE
+	return r.sges[k : k+r.maxSGE]
+}
+
+func (r *requester) inlineAt(i uint32) []byte {
+	k := int(i&r.mask) * r.maxInline
+	return r.inline[k : k+r.maxInline]
+}
+
+// inflight is the number of PSNs sent since the last going back that lack a
+// response.
+func (r *requester) inflight() int { return r.nxt.Sub(r.una) }

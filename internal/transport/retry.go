@@ -1,0 +1,135 @@
+package transport
+
+import (
+	"time"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/mono"
+	"github.com/roce-xdp/roce-xdp/internal/psn"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
+)
+
+const (
+	ackTimeoutUnit = 4096 * time.Nanosecond // of the local ACK timeout (IBTA vol. 1, 9.7.6.1.3)
+	rnrForEver     = 7                      // rnr_retry without a limit
+)
+
+// reqAckDeadline is when the local ACK timeout ends that starts now; the
+// timeout 0 never ends.
+func (q *QP) reqAckDeadline(now mono.Time) mono.Time {
+	if q.attr.Timeout == 0 {
+		return mono.Never
+	}
+	return now.Add(ackTimeoutUnit << (q.attr.Timeout & 31))
+}
+
+// reqProgress notes that the oldest outstanding PSN has moved: retries begin
+// anew, a pause for the PSN before is over, the timeout starts again.
+func (q *QP) reqProgress(now mono.Time) {
+	r := &q.req
+	r.retries, r.rnrTries, r.restarted = 0, 0, false
+	r.rnrUntil = mono.Never
+	r.redo = later(r.redo, r.una)
+	r.due = now // the window has moved
+	r.ackTimer = mono.Never
+	if r.inflight() > 0 {
+		r.ackTimer = q.reqAckDeadline(now)
+	}
+}
+
+// rewind makes the oldest outstanding PSN the next to send.
+func (r *requester) rewind() {
+	r.nxt, r.cur = r.una, r.head
+	r.redo = r.max
+	r.credits, r.unasked = 0, 0
+	r.ackTimer = mono.Never
+}
+
+// reqExpire runs the deadlines that have passed.
+func (q *QP) reqExpire(now mono.Time) {
+	r := &q.req
+	if now >= r.rnrUntil {
+		r.rnrUntil = mono.Never
+		r.restarted = false
+	}
+	if now >= r.ackTimer {
+		r.restarted = true
+		q.reqRepeat(now)
+	}
+}
+
+// reqRestart goes back after a NAK or a gap in the responses. Every packet of a
+// burst behind one loss may report it: only the first report counts until there
+// is progress or the timer expires. During an RNR pause the repetition is
+// already due.
+func (q *QP) reqRestart(now mono.Time) {
+	r := &q.req
+	if r.restarted || r.rnrUntil != mono.Never {
+		return
+	}
+	r.restarted = true
+	q.reqRepeat(now)
+}
+
+// reqRepeat spends one of retry_cnt repetitions, or fails the oldest request.
+func (q *QP) reqRepeat(now mono.Time) {
+	r := &q.req
+	if r.retries >= q.attr.RetryCnt {
+		q.env.count(RetryExceededErr)
+		q.reqFail(now, ibv.WCRetryExcErr)
+		return
+	}
+	r.retries++
+	q.env.count(CompleterRetryErr)
+	r.rewind()
+	r.due = now
+}
+
+// reqImpliedNak asks again for a READ or atomic whose response was lost.
+func (q *QP) reqImpliedNak(now mono.Time) {
+	q.env.count(ImpliedNak)
+	q.reqRestart(now)
+}
+
+// reqRNRNak pauses for at least the time of the responder's timer code. It does
+// not count against retry_cnt: the responder has just shown that it is there.
+func (q *QP) reqRNRNak(now mono.Time, code uint8) {
+	r := &q.req
+	q.env.count(RcvdRNRErr)
+	if r.rnrUntil != mono.Never {
+		return // a copy of the NAK that this pause is for
+	}
+	if q.attr.RNRRetry != rnrForEver {
+		if r.rnrTries >= q.attr.RNRRetry {
+			q.env.count(RetryRNRExceededErr)
+			q.reqFail(now, ibv.WCRNRRetryExcErr)
+			return
+		}
+		r.rnrTries++
+	}
+	r.retries = 0
+	r.rewind()
+	r.rnrUntil = now.Add(wire.RNRTimer(code))
+}
+
+// reqFault fails the message that PSN p belongs to: the memory of its payload
+// has gone away. It completes once it is the oldest; until then nothing from it
+// on is sent.
+func (q *QP) reqFault(now mono.Time, p psn.PSN) {
+	r := &q.req
+	if !q.reqLive() || p.Less(r.una) || !p.Less(r.max) {
+		return
+	}
+	for i := r.head; i != r.tail; i++ {
+		w := r.at(i)
+		if w.offset(p) >= w.packets {
+			continue
+		}
+		w.status = ibv.WCLocProtErr
+		if i != r.head && w.first.Less(r.nxt) {
+			r.nxt, r.cur = w.first, i
+		}
+		break
+	}
+	q.reqSettle(now)
+}
