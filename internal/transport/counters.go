@@ -41,6 +41,9 @@ const (
 	DropDuplicate     // duplicate READ or atomic without a stored result
 	DropResponse      // response that fits no outstanding request
 	PayloadFault      // payload memory went away before it was sent
+	SentNaks          // NAKs sent, without RNR NAKs
+	DropFlushOverrun  // FLUSH with no place for its result
+	DropInvalidate    // SEND with a key that cannot be invalidated
 
 	NumCounters
 )
@@ -53,6 +56,7 @@ var counterNames = [NumCounters]string{
 	"duplicate_atomic", "duplicate_read", "out_of_order_kept", "out_of_order_used", "drop_out_of_order",
 	"drop_qp_state", "drop_peer_address", "drop_pkey", "drop_opcode", "drop_stale_response",
 	"drop_reserved_syndrome", "drop_duplicate", "drop_response", "payload_fault",
+	"sent_naks", "drop_flush_overrun", "drop_invalidate",
 }
 
 // String is the counter's name as tools print it.

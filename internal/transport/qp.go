@@ -111,7 +111,7 @@ func (q *QP) Poll(now mono.Time, tx *Batch) (more bool) {
 	case ibv.QPStateErr:
 		q.reqFlush(now)
 		q.respFlush(now)
-		return false
+		return q.respLastWords(now, tx)
 	case ibv.QPStateRTR, ibv.QPStateRTS, ibv.QPStateSQD:
 	default:
 		return false
@@ -119,7 +119,8 @@ func (q *QP) Poll(now mono.Time, tx *Batch) (more bool) {
 	if q.respPoll(now, tx) {
 		return true
 	}
-	if q.state == ibv.QPStateRTR {
+	// The responder may have found the memory of a READ gone and failed.
+	if q.state == ibv.QPStateRTR || q.state == ibv.QPStateErr {
 		return false
 	}
 	return q.reqPoll(now, tx)
@@ -131,6 +132,8 @@ func (q *QP) NextDeadline() mono.Time {
 	switch q.state {
 	case ibv.QPStateRTR, ibv.QPStateRTS, ibv.QPStateSQD:
 		return mono.Min(q.reqDeadline(), q.respDeadline())
+	case ibv.QPStateErr:
+		return q.respDeadline() // the NAK that explains the error
 	default:
 		return mono.Never
 	}

@@ -1,0 +1,131 @@
+package transport
+
+import (
+	"github.com/roce-xdp/roce-xdp/internal/mono"
+	"github.com/roce-xdp/roce-xdp/internal/psn"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
+)
+
+// ownerEngine in responderState.owner: this engine executes the requests.
+const ownerEngine = 0
+
+// respOp is the message that the last accepted request packet left unfinished.
+type respOp uint8
+
+const (
+	opNone respOp = iota
+	opSend
+	opWrite
+)
+
+// respFlags are the yes-or-no parts of a responder's state.
+type respFlags uint8
+
+const (
+	ackDue    respFlags = 1 << iota // an ACKNOWLEDGE is to be sent
+	nakDue                          // the NAK or RNR NAK in nak, nakPSN is to be sent
+	gapOpen                         // ePSN was NAKed and has not arrived since
+	rnrWait                         // that NAK was an RNR NAK
+	lastWords                       // in ERR: what is due still goes out, up to the NAK
+)
+
+// responderState is the protocol state of a responder: a record of fixed layout
+// without pointers, so that it can later live in memory that another executor
+// of the same protocol shares. Who is named by owner may change it; generation
+// tells two lives of a queue pair apart.
+type responderState struct {
+	owner      uint32
+	generation uint32
+
+	ePSN      psn.PSN // next request packet in order
+	ackPSN    psn.PSN // newest executed request packet that is not of a READ
+	msn       uint32  // completed messages, 24 bits
+	nakPSN    psn.PSN
+	va        uint64 // WRITE in progress: address of its next byte
+	rkey      uint32 // WRITE in progress: its key
+	placed    uint32 // message in progress: bytes placed
+	remaining uint32 // WRITE in progress: bytes to come
+	savedNext uint32 // index of the next saved result; runs freely
+	serve     uint32 // index of the oldest saved result to be sent, savedNext if none
+	pending   uint32 // saved results to be sent that hold a READ or atomic credit
+
+	nak   wire.Syndrome
+	op    respOp
+	flags respFlags
+	_     [5]byte
+}
+
+func (s *responderState) has(f respFlags) bool { return s.flags&f != 0 }
+
+// responder is the half of a queue pair that executes the peer's requests.
+type responder struct {
+	st    responderState
+	saved []savedResult // ring, a power of two
+	rq    *queue.Consumer
+	wqe   heldWQE
+	kept  keptRing
+	due   mono.Time // when something to send came up, valid while there is any
+}
+
+// respInit prepares the responder of a new queue pair.
+func (q *QP) respInit() {
+	r := &q.resp
+	if q.cfg.RQ != nil {
+		r.rq = queue.NewConsumer(q.cfg.RQ)
+		r.wqe.init(q.cfg.RQ.ElemSize())
+	}
+}
+
+// respStart makes the responder ready for the first request of a connection, as
+// the queue pair enters RTR.
+func (q *QP) respStart(mono.Time) {
+	r := &q.resp
+	first := psn.Of(q.attr.RQPSN)
+	r.st = responderState{
+		owner:      ownerEngine,
+		generation: r.st.generation + 1,
+		ePSN:       first,
+		ackPSN:     first.Add(-1),
+	}
+	clear(r.saved)
+	r.growSaved(2 * max(q.respLimit(), 1))
+}
+
+// respReset forgets everything, posted receive work requests included, as the
+// queue pair enters RESET.
+func (q *QP) respReset() {
+	r := &q.resp
+	q.respReleaseKept()
+	r.st = responderState{generation: r.st.generation + 1}
+	clear(r.saved)
+	r.wqe.drop()
+	if r.rq == nil {
+		return
+	}
+	if n, ok := r.rq.Avail(); ok {
+		r.rq.Release(n)
+	}
+}
+
+// respDeadline is when Poll must run for the responder: at once when something
+// is to be sent, else Never.
+func (q *QP) respDeadline() mono.Time {
+	if q.respIdle() {
+		return mono.Never
+	}
+	return q.resp.due
+}
+
+// respIdle reports whether the responder has nothing to send.
+func (q *QP) respIdle() bool {
+	st := &q.resp.st
+	return st.serve == st.savedNext && !st.has(ackDue|nakDue)
+}
+
+// respDue notes that something is to be sent since now.
+func (q *QP) respDue(now mono.Time) {
+	if q.respIdle() {
+		q.resp.due = now
+	}
+}

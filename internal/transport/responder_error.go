@@ -1,0 +1,132 @@
+package transport
+
+import (
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/mono"
+	"github.com/roce-xdp/roce-xdp/internal/psn"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
+)
+
+// respFailure is what an error does: the NAK to the peer, the status of the
+// receive work request in use, and the local event.
+type respFailure struct {
+	nak    wire.Syndrome
+	status ibv.WCStatus
+	event  ibv.EventType
+}
+
+// Class C and E failures (IBTA vol. 1, 9.9.3.1): the NAK goes out, the queue
+// pair goes to ERR.
+var respFailures = [numRespStates]respFailure{
+	respErrOpSeq:         {wire.NakInvalidRequest, ibv.WCRemInvReqErr, ibv.EventQPReqErr},
+	respErrAccessFlags:   {wire.NakInvalidRequest, ibv.WCRemInvReqErr, ibv.EventQPReqErr},
+	respErrTooManyRDAtom: {wire.NakInvalidRequest, ibv.WCRemInvReqErr, ibv.EventQPReqErr},
+	respErrLength:        {wire.NakInvalidRequest, ibv.WCRemInvReqErr, ibv.EventQPReqErr},
+	respErrBufferSize:    {wire.NakInvalidRequest, ibv.WCLocLenErr, ibv.EventQPReqErr},
+	respErrMisaligned:    {wire.NakInvalidRequest, ibv.WCRemInvReqErr, ibv.EventQPReqErr},
+	respErrRKey:          {wire.NakRemoteAccess, ibv.WCRemAccessErr, ibv.EventQPAccessErr},
+	respErrMalformedWQE:  {wire.NakRemoteOp, ibv.WCLocQPOpErr, ibv.EventQPFatal},
+	respErrLKey:          {wire.NakRemoteOp, ibv.WCLocProtErr, ibv.EventQPFatal},
+	respErrOperational:   {wire.NakRemoteOp, ibv.WCRemOpErr, ibv.EventQPAccessErr},
+}
+
+// respFail answers the request with the NAK of state s, which leaves although
+// the queue pair goes to ERR.
+func (q *QP) respFail(s respState, x *respPacket) respState {
+	f := &respFailures[s]
+	q.respOweNak(x, f.nak, x.psn)
+	q.resp.st.flags |= lastWords
+	q.respFailWQE(x.now, f.status)
+	q.env.event(f.event, q)
+	q.fail(x.now)
+	return respDone
+}
+
+// respFailInvalidate ends a SEND whose key cannot be invalidated: its receive
+// work request completes with an error and, as the specification has it for
+// class J, the peer is told nothing.
+func (q *QP) respFailInvalidate(x *respPacket) respState {
+	q.env.count(DropInvalidate)
+	q.respFailWQE(x.now, ibv.WCRemInvReqErr)
+	q.env.event(ibv.EventQPReqErr, q)
+	q.resp.st.flags |= lastWords // earlier requests are still answered
+	q.fail(x.now)
+	return respDone
+}
+
+// respFailCorrupt gives up on a receive queue whose producer index cannot be
+// true.
+func (q *QP) respFailCorrupt(x *respPacket) respState {
+	q.respOweNak(x, wire.NakRemoteOp, x.psn)
+	q.resp.st.flags |= lastWords
+	q.env.event(ibv.EventQPFatal, q)
+	q.fail(x.now)
+	return respDone
+}
+
+// respFailWQE completes the receive work request in use with status.
+func (q *QP) respFailWQE(now mono.Time, status ibv.WCStatus) {
+	w := &q.resp.wqe
+	if !w.held {
+		return
+	}
+	c := queue.CQE{WRID: w.wrid, Status: status, Opcode: ibv.WCRecv}
+	q.respReleaseWQE()
+	q.complete(now, q.cfg.RecvCQ, &c, false)
+}
+
+// respFault is a READ response whose memory went away before it was sent.
+func (q *QP) respFault(now mono.Time, p psn.PSN) {
+	if i, ok := q.respFind(p); ok {
+		q.respReadFault(now, q.resp.slot(i))
+	}
+}
+
+// respReadFault ends a READ whose memory is gone: NAK with the PSN of the
+// request, in place of what would have followed. To a duplicate the peer gets no
+// answer (IBTA vol. 1, 9.7.5.1.5).
+func (q *QP) respReadFault(now mono.Time, s *savedResult) {
+	st := &q.resp.st
+	if s.has(savedAgain) {
+		q.respUnsave(s)
+		q.respNextServe()
+		return
+	}
+	if q.state == ibv.QPStateErr && !st.has(lastWords) {
+		return // the last word has been said
+	}
+	x := respPacket{now: now}
+	q.respOweNak(&x, wire.NakRemoteAccess, s.first)
+	q.respCancel(s.first)
+	st.flags |= lastWords
+	q.env.event(ibv.EventQPAccessErr, q)
+	q.fail(now)
+}
+
+// respFlush completes the receive work request in use and all posted ones with
+// WR_FLUSH_ERR, in order, and lets go of everything else. It may be called
+// again: requests that are posted in ERR are flushed by the next Poll.
+func (q *QP) respFlush(now mono.Time) {
+	r := &q.resp
+	q.respReleaseKept()
+	r.st.op = opNone
+	if !r.st.has(lastWords) {
+		r.st.flags = 0
+		q.respCancelAll()
+	}
+	q.respFailWQE(now, ibv.WCWRFlushErr)
+	if r.rq == nil {
+		return
+	}
+	n, ok := r.rq.Avail()
+	if !ok {
+		return
+	}
+	for range n {
+		var h queue.RecvWQE
+		queue.GetRecv(r.rq.Slot(0), &h)
+		r.rq.Release(1)
+		q.complete(now, q.cfg.RecvCQ, &queue.CQE{WRID: h.WRID, Status: ibv.WCWRFlushErr, Opcode: ibv.WCRecv}, false)
+	}
+}

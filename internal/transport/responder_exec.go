@@ -1,0 +1,142 @@
+package transport
+
+import (
+	"encoding/binary"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/psn"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
+)
+
+// respDoExecute places the payload of a SEND or WRITE and moves on to the next
+// PSN. The message counts when its last packet is in place.
+func (q *QP) respDoExecute(x *respPacket) respState {
+	st, info, n := &q.resp.st, x.p.Info, uint32(x.p.PayloadLen)
+	op := opSend
+	if info.Send {
+		if !q.respScatter(x) {
+			return respErrLKey
+		}
+	} else {
+		op = opWrite
+		if !q.respPlace(x) {
+			return respErrRKey
+		}
+		st.va += uint64(n)
+		st.remaining -= n
+	}
+	st.placed += n
+	q.env.Counters[RcvdBytes] += uint64(n)
+	if info.Headers&wire.HasIETH != 0 {
+		return respInvalidate
+	}
+	q.respAdvance(x, op)
+	if info.Completes {
+		return respComplete
+	}
+	return respAcknowledge
+}
+
+// respAdvance accepts the SEND or WRITE packet x.
+func (q *QP) respAdvance(x *respPacket, op respOp) {
+	st := &q.resp.st
+	st.ackPSN, st.ePSN = x.psn, x.psn.Next()
+	if x.p.Info.Pos&wire.Last == 0 {
+		st.op = op
+		return
+	}
+	st.op = opNone
+	st.msn = (st.msn + 1) & psn.Mask
+	if !x.p.Info.Completes {
+		st.placed = 0
+	}
+}
+
+// respPlace writes the payload of a WRITE into its region. The bytes of a
+// message's last segment become visible after all others.
+func (q *QP) respPlace(x *respPacket) bool {
+	va := q.resp.st.va
+	segs := x.p.Segments()
+	for i, s := range segs {
+		ok := false
+		if i == len(segs)-1 && x.p.Info.Pos&wire.Last != 0 {
+			ok = x.region.WriteFinal(va, s)
+		} else {
+			ok = x.region.Write(va, s)
+		}
+		if !ok {
+			return false
+		}
+		va += uint64(len(s))
+	}
+	return true
+}
+
+// respScatter writes the payload of a SEND into the held receive work request,
+// whose size was checked. Segments and entries need not end at the same bytes.
+func (q *QP) respScatter(x *respPacket) bool {
+	w := &q.resp.wqe
+	left := x.p.PayloadLen
+	final := x.p.Info.Pos&wire.Last != 0
+	for _, s := range x.p.Segments() {
+		for len(s) > 0 {
+			g := &w.sges[w.cur]
+			n := min(uint32(len(s)), g.Length-w.off)
+			if n == 0 {
+				w.cur, w.off = w.cur+1, 0
+				continue
+			}
+			left -= int(n)
+			if !q.respScatterPiece(x, g, s[:n], final && left == 0) {
+				return false
+			}
+			s = s[n:]
+			w.off += n
+		}
+	}
+	return true
+}
+
+func (q *QP) respScatterPiece(x *respPacket, g *heldSGE, s []byte, final bool) bool {
+	w := &q.resp.wqe
+	region, ok := g.region, true
+	if !x.fresh {
+		// The region may have gone away since the packet that took the request.
+		region, ok = q.respLocal(g, w.off, uint32(len(s)))
+	}
+	switch va := g.Addr + uint64(w.off); {
+	case !ok:
+		return false
+	case final:
+		return region.WriteFinal(va, s)
+	default:
+		return region.Write(va, s)
+	}
+}
+
+// respDoInvalidate ends a SEND with invalidate: the payload is in place, the key
+// goes, then the receive work request completes. Only type 2 memory windows and
+// fast-registered regions can be invalidated by a peer (IBTA vol. 1, 10.6.5);
+// keys of the memory table are neither.
+func (q *QP) respDoInvalidate(*respPacket) respState { return respErrInvalidate }
+
+// respDoComplete completes the held receive work request.
+func (q *QP) respDoComplete(x *respPacket) respState {
+	r, info := &q.resp, x.p.Info
+	c := queue.CQE{WRID: r.wqe.wrid, Opcode: ibv.WCRecv, ByteLen: r.st.placed}
+	if info.Write {
+		c.Opcode = ibv.WCRecvRDMAWithImm
+	}
+	if info.Headers&wire.HasImmDt != 0 {
+		c.Flags, c.Imm = ibv.WCFlagWithImm, binary.BigEndian.Uint32(x.p.ImmDt()[:])
+	}
+	r.st.placed = 0
+	q.respReleaseWQE()
+	q.env.count(RDMARecvs)
+	q.complete(x.now, q.cfg.RecvCQ, &c, x.bth().SE())
+	if q.state == ibv.QPStateErr { // the completion queue has overflowed
+		return respDone
+	}
+	return respAcknowledge
+}

@@ -1,0 +1,143 @@
+package transport
+
+import (
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/mono"
+	"github.com/roce-xdp/roce-xdp/internal/psn"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
+)
+
+// Opcode table entries of what a responder sends.
+var (
+	infoAck       = wire.Acknowledge.Info()
+	infoAtomicAck = wire.AtomicAck.Info()
+	infoReadFirst = wire.ReadRespFirst.Info()
+	infoReadMid   = wire.ReadRespMid.Info()
+	infoReadLast  = wire.ReadRespLast.Info()
+	infoReadOnly  = wire.ReadRespOnly.Info()
+)
+
+// respPoll sends what is due: responses in the order of their requests, then a
+// NAK or an ACK, so that neither runs past a response. more is true when the
+// batch is full and something is left.
+func (q *QP) respPoll(now mono.Time, tx *Batch) (more bool) {
+	st := &q.resp.st
+	for st.serve != st.savedNext {
+		if tx.full(1) {
+			return true
+		}
+		q.respSendResult(now, tx, q.resp.slot(st.serve))
+	}
+	if !st.has(nakDue | ackDue) {
+		return false
+	}
+	if tx.full(1) {
+		return true
+	}
+	if st.has(nakDue) {
+		q.respSendAck(tx, st.nak, st.nakPSN)
+	} else {
+		q.respSendAck(tx, q.respAckSyndrome(), st.ackPSN)
+	}
+	// A NAK acknowledges everything before its PSN.
+	st.flags &^= nakDue | ackDue
+	return false
+}
+
+// respLastWords sends, in ERR, what was due before the NAK that led there, and
+// the NAK itself.
+func (q *QP) respLastWords(now mono.Time, tx *Batch) (more bool) {
+	st := &q.resp.st
+	if !st.has(lastWords) {
+		return false
+	}
+	if q.respPoll(now, tx) {
+		return true
+	}
+	st.flags &^= lastWords
+	return false
+}
+
+func (q *QP) respSendAck(tx *Batch, syn wire.Syndrome, p psn.PSN) {
+	q.respPut(tx, infoAck, p, syn)
+	switch syn.Kind() {
+	case wire.KindACK:
+		q.env.count(SentAcks)
+	case wire.KindRNR:
+		q.env.count(SendRNRErr)
+	case wire.KindNAK, wire.KindReserved:
+		q.env.count(SentNaks)
+	}
+}
+
+// respPut appends a packet and fills its AETH, if it has one.
+func (q *QP) respPut(tx *Batch, info *wire.OpInfo, p psn.PSN, syn wire.Syndrome) *Intent {
+	in := tx.next(q, info, p)
+	if info.Headers&wire.HasAETH != 0 {
+		h := wire.AETHAt(in.Hdr[info.AETH:])
+		h.SetSyndrome(syn)
+		h.SetMSN(q.resp.st.msn)
+	}
+	q.env.count(SentPkts)
+	return in
+}
+
+// respSendResult sends one packet for the saved request s, the one at serve.
+func (q *QP) respSendResult(now mono.Time, tx *Batch, s *savedResult) {
+	p := s.first
+	switch s.op.Operation() {
+	case wire.ReadRequest:
+		p = s.first.Add(int(s.pos) / q.mtu)
+		if !q.respSendRead(now, tx, s, p) {
+			return
+		}
+	case wire.CompareSwap, wire.FetchAdd:
+		in := q.respPut(tx, infoAtomicAck, p, q.respAckSyndrome())
+		wire.AtomicAckETHAt(in.Hdr[infoAtomicAck.AtomicAckETH:]).SetOrig(s.orig)
+		q.respServed(s)
+	default: // FLUSH and ATOMIC WRITE
+		q.respPut(tx, infoReadOnly, p, q.respAckSyndrome())
+		q.respServed(s)
+	}
+	// A response acknowledges what came before its request.
+	if st := &q.resp.st; st.ackPSN.Less(p) {
+		st.flags &^= ackDue
+	}
+}
+
+// respSendRead sends the next response of a READ. The key is looked up for each
+// packet: the region may be deregistered while a long READ is under way.
+func (q *QP) respSendRead(now mono.Time, tx *Batch, s *savedResult, p psn.PSN) bool {
+	n := min(s.stop-s.pos, uint32(q.mtu))
+	last := s.pos+n == s.stop
+	x := respPacket{now: now, need: ibv.AccessRemoteRead}
+	if !q.respAccess(&x, s.rkey, s.va+uint64(s.pos), n) {
+		q.respReadFault(now, s)
+		return false
+	}
+	info := infoReadFirst
+	switch {
+	case last && s.has(savedStarted):
+		info = infoReadLast
+	case last:
+		info = infoReadOnly
+	case s.has(savedStarted):
+		info = infoReadMid
+	}
+	var syn wire.Syndrome
+	if info.Headers&wire.HasAETH != 0 {
+		syn = q.respAckSyndrome()
+	}
+	in := q.respPut(tx, info, p, syn)
+	if n > 0 {
+		tx.region(in, x.region, s.va+uint64(s.pos), int(n))
+	}
+	in.finish()
+	q.env.Counters[SentBytes] += uint64(n)
+	s.pos += n
+	s.flags |= savedStarted
+	if last {
+		q.respServed(s)
+	}
+	return true
+}
