@@ -3,6 +3,7 @@ package bpf
 import (
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/vishvananda/netlink"
 )
@@ -22,6 +23,9 @@ type device struct {
 
 // lookupDevice asks in the network namespace of the calling thread.
 func lookupDevice(index int) (device, error) {
+	if index < 1 || index > math.MaxInt32 {
+		return device{}, fmt.Errorf("%w: index %d", ErrNoDevice, index)
+	}
 	l, err := netlink.LinkByIndex(index)
 	if err != nil {
 		var missing netlink.LinkNotFoundError

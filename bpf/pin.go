@@ -42,7 +42,7 @@ func openPins(dir string) (*pins, error) {
 	// The owner before may remove the directory between open and lock.
 	for range 8 {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Errorf("%w: %w (BPF file systems allow no dots in names)", ErrPin, err)
+			return nil, fmt.Errorf("%w: %w", ErrPin, err)
 		}
 		p, err := lockPins(dir)
 		if p != nil || err != nil {
@@ -88,6 +88,8 @@ func checkBPFFS(dir string) error {
 		switch {
 		case errors.Is(err, unix.ENOENT) && at != "/":
 			continue
+		case errors.Is(err, unix.EPERM):
+			return fmt.Errorf("%w: %s: %w (BPF file systems allow no dots in names, see PinPath)", ErrPin, at, err)
 		case err != nil:
 			return fmt.Errorf("%w: %s: %w", ErrPin, at, err)
 		case st.Type != unix.BPF_FS_MAGIC:
@@ -112,16 +114,8 @@ func (s *Steer) pinnedMaps() map[string]*ebpf.Map {
 // link comes last: where there is one, there are maps.
 func (p *pins) publish(a attachment, maps map[string]*ebpf.Map) error {
 	for name, m := range maps {
-		next := p.path("next_" + name)
-		// Left by a process that died between the next two lines.
-		if err := ignoreMissing(os.Remove(next)); err != nil {
-			return fmt.Errorf("%w: %w", ErrPin, err)
-		}
-		if err := m.Pin(next); err != nil {
+		if err := replacePin(m, p.path(name), p.path("next_"+name)); err != nil {
 			return fmt.Errorf("%w: pin map %s: %w", ErrPin, name, err)
-		}
-		if err := os.Rename(next, p.path(name)); err != nil {
-			return fmt.Errorf("%w: %w", ErrPin, err)
 		}
 	}
 	if a.pinned {
@@ -131,6 +125,22 @@ func (p *pins) publish(a attachment, maps map[string]*ebpf.Map) error {
 		return fmt.Errorf("%w: pin link: %w", ErrPin, err)
 	}
 	return nil
+}
+
+// replacePin pins the map at path in one step, whatever is there. Map.Pin does not
+// replace, so that the map gets there by way of next.
+func replacePin(m *ebpf.Map, path, next string) error {
+	// Left by a process that died half way.
+	if err := ignoreMissing(os.Remove(next)); err != nil {
+		return err
+	}
+	if err := m.Pin(next); err != nil {
+		return err
+	}
+	if err := os.Rename(next, path); err != nil {
+		return errors.Join(err, m.Unpin())
+	}
+	return m.Unpin() // makes the Map forget next, which is gone
 }
 
 // remove deletes the pins. The directory stays, and stays locked.
@@ -147,7 +157,7 @@ func (p *pins) remove() error {
 // pins goes.
 func (p *pins) close() error {
 	err := ignoreMissing(os.Remove(p.dir))
-	if errors.Is(err, unix.ENOTEMPTY) {
+	if errors.Is(err, unix.ENOTEMPTY) || errors.Is(err, unix.EBUSY) { // pins, a mount point
 		err = nil
 	}
 	return errors.Join(err, p.lock.Close())
