@@ -49,8 +49,8 @@ func (c *Consumer[T]) Release(n int) {
 
 func (c *Consumer[T]) refresh() uint32 {
 	prod := c.shared.prod.Load()
-	if prod-c.next > c.size {
-		// The producer claims more entries than the ring has.
+	if prod-c.limit > c.next+c.size-c.limit || c.broken.Load() {
+		// The producer went back, or claims more entries than the ring has.
 		c.broken.Store(true)
 		c.limit = c.next
 		return 0

@@ -54,7 +54,7 @@ func overlay[T any](mem []byte, l Layout, size int) (words, []T, error) {
 		return words{}, nil, fmt.Errorf("%w: entries at offset %d are not aligned", ErrSize, l.Entries)
 	}
 	word := func(off uint64) (*atomic.Uint32, error) {
-		if off+4 > uint64(len(mem)) || (uintptr(base)+uintptr(off))%4 != 0 {
+		if off > uint64(len(mem)) || off+4 > uint64(len(mem)) || (uintptr(base)+uintptr(off))%4 != 0 {
 			return nil, fmt.Errorf("%w: index at offset %d of a mapping of %d bytes", ErrSize, off, len(mem))
 		}
 		return (*atomic.Uint32)(unsafe.Add(base, off)), nil

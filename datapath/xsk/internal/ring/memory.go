@@ -58,6 +58,7 @@ func sides[T any](w words, entries []T) (*Producer[T], *Consumer[T]) {
 func newProducer[T any](w words, entries []T) *Producer[T] {
 	size := uint32(len(entries))
 	p := &Producer[T]{shared: w, entries: entries, mask: size - 1, size: size, next: w.prod.Load()}
+	p.limit = p.next // nothing is known to be free
 	p.refresh()
 	return p
 }
@@ -65,6 +66,7 @@ func newProducer[T any](w words, entries []T) *Producer[T] {
 func newConsumer[T any](w words, entries []T) *Consumer[T] {
 	size := uint32(len(entries))
 	c := &Consumer[T]{shared: w, entries: entries, mask: size - 1, size: size, next: w.cons.Load()}
+	c.limit = c.next // nothing is known to be there
 	c.refresh()
 	return c
 }

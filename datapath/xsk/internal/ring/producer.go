@@ -46,8 +46,8 @@ func (p *Producer[T]) Room(want int) int {
 
 func (p *Producer[T]) refresh() uint32 {
 	cons := p.shared.cons.Load()
-	if p.next-cons > p.size {
-		// The consumer claims entries that were never produced.
+	if seen := p.limit - p.size; cons-seen > p.next-seen || p.broken.Load() {
+		// The consumer went back, or claims entries that were never produced.
 		p.broken.Store(true)
 		p.limit = p.next
 		return 0
