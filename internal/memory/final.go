@@ -1,8 +1,6 @@
 package memory
 
-import (
-	"encoding/binary"
-)
+import "encoding/binary"
 
 // WriteFinal is Write for the last bytes of a message: a program that sees the
 // last byte change sees all bytes that were written before, by this call and by
