@@ -330,17 +330,21 @@ func (r *reqRig) answer(k, n, from, to int) {
 	mtu := r.mtu.Bytes()
 	last := max(1, (n+mtu-1)/mtu) - 1
 	for i := from; i < to; i++ {
-		op := wire.ReadRespMid
-		switch {
-		case last == 0, i == from && i == last:
-			op = wire.ReadRespOnly
-		case i == from:
-			op = wire.ReadRespFirst
-		case i == last:
-			op = wire.ReadRespLast
-		}
-		r.resp(op, k+i, reqRemote(n)[i*mtu:min((i+1)*mtu, n)])
+		r.resp(reqRespOp(i-from, last+1-from), k+i, reqRemote(n)[i*mtu:min((i+1)*mtu, n)])
 	}
+}
+
+// reqRespOp is the opcode of the i-th of n READ responses.
+func reqRespOp(i, n int) wire.Opcode {
+	switch {
+	case n == 1:
+		return wire.ReadRespOnly
+	case i == 0:
+		return wire.ReadRespFirst
+	case i == n-1:
+		return wire.ReadRespLast
+	}
+	return wire.ReadRespMid
 }
 
 // reqRemote is the peer's memory: n bytes that differ from the local memory.
