@@ -27,7 +27,7 @@ type (
 // ICRC is the ICRC of the n bytes that start at first[l3], which is an IPv4
 // header without options or an IPv6 header without extensions, and go on in
 // rest: the length is that of the packet without its ICRC, and bytes beyond it
-// are not looked at.
+// are not looked at. If there are fewer than n bytes, it is the ICRC of those.
 //
 // It writes to first while it runs, and leaves every byte as it was: the eight
 // bytes before l3 and the headers up to the end of the BTH, all of which must

@@ -88,6 +88,16 @@ func cutPoints(t *rapid.T, from, to int) []int {
 	return at
 }
 
+func TestICRCOfTooFewBytes(t *testing.T) {
+	f := sendOnly(testV4, 40)
+	frame := f.bytes()
+	segs := cut(frame, 60, 70)
+	want := slowICRC(frame[EthernetLen:])
+	if got := ICRC(segs[0], EthernetLen, 1000, segs[1:]...); got != want {
+		t.Errorf("ICRC of 1000 bytes, of which %d exist: %#x, want %#x", len(frame)-EthernetLen, got, want)
+	}
+}
+
 func TestICRCFlushRXE(t *testing.T) {
 	f := flushFrame()
 	frame := f.bytes()

@@ -146,6 +146,19 @@ func TestUnknownOpcodeString(t *testing.T) {
 	}
 }
 
+func TestTransportAndOperation(t *testing.T) {
+	for _, c := range []struct{ op, transport, operation Opcode }{
+		{0x1C, RC, Flush}, {0x2B, UC, WriteOnlyImm}, {0x64, UD, SendOnly}, {0xB6, XRC, SendLastInv}, {CNP, 0x80, 1}, {0xFF, 0xE0, 0x1F},
+	} {
+		if got := c.op.Transport(); got != c.transport {
+			t.Errorf("%#02x: transport %#02x, want %#02x", uint8(c.op), uint8(got), uint8(c.transport))
+		}
+		if got := c.op.Operation(); got != c.operation {
+			t.Errorf("%#02x: operation %#02x, want %#02x", uint8(c.op), uint8(got), uint8(c.operation))
+		}
+	}
+}
+
 func TestMaxHeaderLen(t *testing.T) {
 	longest := 0
 	for i := range 256 {
