@@ -14,7 +14,7 @@ import (
 // are the same; a zone is ignored, for the program sees one interface only.
 // Doing it twice is doing it once. More than [MaxAddresses] fail with [ErrRange].
 func (s *Steer) AddAddress(address netip.Addr) error {
-	return s.locked("add address", address.String(), func() error {
+	return s.locked("add address", address, func() error {
 		key, err := gid(address)
 		if err != nil {
 			return err
@@ -30,7 +30,7 @@ func (s *Steer) AddAddress(address netip.Addr) error {
 // DelAddress undoes AddAddress: the kernel gets the frames from then on. It is
 // no error that the address is not registered.
 func (s *Steer) DelAddress(address netip.Addr) error {
-	return s.locked("delete address", address.String(), func() error {
+	return s.locked("delete address", address, func() error {
 		key, err := gid(address)
 		if err != nil {
 			return err
@@ -46,7 +46,7 @@ func (s *Steer) DelAddress(address netip.Addr) error {
 // Addresses lists what is registered, IPv4 as IPv4, in no order.
 func (s *Steer) Addresses() ([]netip.Addr, error) {
 	var list []netip.Addr
-	err := s.locked("list addresses", "", func() error {
+	err := s.locked("list addresses", nil, func() error {
 		var key [GIDSize]byte
 		var value steerAddress
 		entries := s.objects.Addresses.Iterate()

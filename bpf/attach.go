@@ -87,7 +87,7 @@ func (s *Steer) attachMode(d device, mode Mode) (link.Link, error) {
 // Detach takes the program off the interface and removes the pins. The Steer can
 // be attached again. It is no error that it is not attached.
 func (s *Steer) Detach() error {
-	return s.locked("detach", "", func() error {
+	return s.locked("detach", nil, func() error {
 		var errs []error
 		if s.pins != nil {
 			errs = append(errs, s.pins.remove())

@@ -120,13 +120,18 @@ func TestNetnsBusyLink(t *testing.T) {
 	}
 }
 
+// emptyProgram passes every frame.
+func emptyProgram(name string) *ebpf.ProgramSpec {
+	return &ebpf.ProgramSpec{
+		Name: name, Type: ebpf.XDP, License: "Dual BSD/GPL",
+		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpPass), asm.Return()},
+	}
+}
+
 // TestNetnsBusyNetlink: the other program was attached the old way.
 func TestNetnsBusyNetlink(t *testing.T) {
 	p, s := newPair(t, queues{}), load(t, nil)
-	other, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: "other_one", Type: ebpf.XDP, License: "BSD",
-		Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, xdpPass), asm.Return()},
-	})
+	other, err := ebpf.NewProgram(emptyProgram("other_one"))
 	check(t, err)
 	defer other.Close()
 	p.rx.do(func() error {

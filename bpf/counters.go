@@ -39,7 +39,7 @@ func CounterNames() []string {
 // so that they are exact only for what had arrived before the call.
 func (s *Steer) Counters() ([]Counter, error) {
 	counters := make([]Counter, VerdictCount)
-	err := s.locked("read counters", "", func() error {
+	err := s.locked("read counters", nil, func() error {
 		var each []uint64
 		for v := range Verdict(VerdictCount) {
 			if err := s.objects.Counters.Lookup(uint32(v), &each); err != nil {

@@ -167,7 +167,7 @@ func (p *pins) close() error {
 // closed or the process ends. The pin directory is not used again. It is no error
 // that nothing is pinned.
 func (s *Steer) Unpin() error {
-	return s.locked("unpin", "", func() error {
+	return s.locked("unpin", nil, func() error {
 		if s.pins == nil {
 			return nil
 		}

@@ -45,7 +45,10 @@ func checkQPN(qpn uint32) error {
 	return nil
 }
 
-func qpnName(qpn uint32) string { return fmt.Sprintf("QPN %#06x", qpn) }
+// qpnName names a queue pair in errors.
+type qpnName uint32
+
+func (q qpnName) String() string { return fmt.Sprintf("QPN %#06x", uint32(q)) }
 
 // rangeError wraps ErrRange with what was wrong.
 func rangeError(format string, args ...any) error {

@@ -2,6 +2,7 @@ package bpf
 
 import (
 	"errors"
+	"fmt"
 	"io/fs"
 	"strconv"
 	"sync"
@@ -49,7 +50,7 @@ func (s *Steer) setConfig(op string, word int, a Action) error {
 	if a > ActionPass {
 		return opError(op, a.String(), ErrRange)
 	}
-	return s.locked(op, a.String(), func() error {
+	return s.locked(op, a, func() error {
 		s.config.words[word].Store(a.xdp())
 		return nil
 	})
@@ -60,8 +61,7 @@ func (s *Steer) setConfig(op string, word int, a Action) error {
 // interface; until then the kernel drops them. It forgets the socket by itself
 // when that is closed.
 func (s *Steer) Register(queue, fd int) error {
-	obj := "queue " + strconv.Itoa(queue)
-	return s.locked("register", obj, func() error {
+	return s.locked("register", queueName(queue), func() error {
 		key, err := s.slot(queue)
 		if err != nil {
 			return err
@@ -74,7 +74,7 @@ func (s *Steer) Register(queue, fd int) error {
 // Unregister takes the socket of queue away: frames of the queue then get the
 // no_socket action. It is no error that there is none.
 func (s *Steer) Unregister(queue int) error {
-	return s.locked("unregister", "queue "+strconv.Itoa(queue), func() error {
+	return s.locked("unregister", queueName(queue), func() error {
 		key, err := s.slot(queue)
 		if err != nil {
 			return err
@@ -139,14 +139,28 @@ func (s *Steer) slot(queue int) (uint32, error) {
 	return uint32(queue), nil
 }
 
-// locked runs f unless the Steer is closed and names the operation in its error.
-func (s *Steer) locked(op, obj string, f func() error) error {
+// queueName names a receive queue in errors.
+type queueName int
+
+func (q queueName) String() string { return "queue " + strconv.Itoa(int(q)) }
+
+// locked runs f unless the Steer is closed. It names the operation and, unless
+// that is nil, its object in the error.
+func (s *Steer) locked(op string, obj fmt.Stringer, f func() error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.closed {
-		return opError(op, obj, ErrClosed)
+	err := ErrClosed
+	if !s.closed {
+		err = f()
 	}
-	return opError(op, obj, f())
+	if err == nil {
+		return nil
+	}
+	var name string
+	if obj != nil {
+		name = obj.String()
+	}
+	return opError(op, name, err)
 }
 
 // ignoreMissing is err unless that says that a file does not exist.
