@@ -189,7 +189,7 @@ func (q *QP) reqFlush(now mono.Time) {
 	r.unread = 0
 	n, ok := r.posted()
 	if !ok {
-		return // the ring's index is corrupt: nothing in it can be believed
+		return
 	}
 	for ; n > 0; n-- {
 		var h queue.SendWQE

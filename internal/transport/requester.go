@@ -33,7 +33,8 @@ type requester struct {
 	maxSGE, maxInline int
 
 	head, cur, tail uint32
-	unread          int // seen in the ring, not copied
+	unread          int  // seen in the ring, not copied
+	corrupt         bool // the ring's producer index was impossible
 
 	una, nxt, max psn.PSN
 	assign        psn.PSN // first PSN of the next work request to be copied
@@ -85,7 +86,7 @@ func (q *QP) reqReset() {
 			r.sq.Release(n)
 		}
 	}
-	r.head, r.cur, r.tail, r.unread = 0, 0, 0, 0
+	r.head, r.cur, r.tail, r.unread, r.corrupt = 0, 0, 0, 0, false
 	r.startAt(0)
 }
 

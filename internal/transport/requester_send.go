@@ -10,8 +10,8 @@ import (
 // until something stops it. It reports whether that was the batch's room.
 func (q *QP) reqPoll(now mono.Time, tx *Batch) (more bool) {
 	r := &q.req
-	r.due = mono.Never
 	q.reqExpire(now)
+	r.due = mono.Never
 	for r.state = reqSending; r.state == reqSending; {
 		r.state = q.reqStep(now, tx)
 	}

@@ -24,8 +24,8 @@ type sendWQE struct {
 	chunk     uint32 // READ: response packets of one READ request
 	first     psn.PSN
 	numSGE    uint16
-	flushType uint8
-	flushSel  uint8
+	flushType uint16
+	flushSel  uint16
 	op        ibv.WROpcode
 	kind      reqKind
 	flags     ibv.SendFlags
@@ -69,7 +69,7 @@ func (q *QP) reqLoad() (loaded, ok bool) {
 	*w = sendWQE{
 		wrid: h.WRID, raddr: h.RemoteAddr, compare: h.CompareAdd, swap: h.Swap, rkey: h.RKey, imm: h.Imm,
 		length: h.Length, packets: 1, chunk: 1, first: r.assign, numSGE: h.NumSGE,
-		flushType: uint8(h.FlushType), flushSel: uint8(h.FlushLevel),
+		flushType: h.FlushType, flushSel: h.FlushLevel,
 		op: h.Opcode, kind: op.kind, flags: h.Flags,
 	}
 	w.status = q.reqCheck(w, sges)
@@ -85,6 +85,7 @@ func (q *QP) reqLoad() (loaded, ok bool) {
 }
 
 // posted is the number of work requests in the ring that were not copied yet.
+// Once the ring was seen corrupt nothing in it is believed until RESET.
 func (r *requester) posted() (n int, ok bool) {
 	if r.sq == nil {
 		return 0, true
@@ -92,7 +93,8 @@ func (r *requester) posted() (n int, ok bool) {
 	n, ok = r.sq.Avail()
 	// What was copied is not released: an index behind it has moved back.
 	n -= int(r.tail - r.head)
-	return n, ok && n >= 0
+	r.corrupt = r.corrupt || !ok || n < 0
+	return n, !r.corrupt
 }
 
 // reqSegment counts the packets of w: every message takes at least one PSN, a
