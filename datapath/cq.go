@@ -1,0 +1,172 @@
+package datapath
+
+import (
+	"context"
+	"fmt"
+	"math/bits"
+	"sync/atomic"
+	"time"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/mono"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
+	"github.com/roce-xdp/roce-xdp/internal/transport"
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// cq is a completion queue. It implements verbs.ProviderCQ.
+type cq struct {
+	dev     *Device
+	ring    *queue.Ring
+	t       *transport.CQ
+	raised  chan struct{} // has an element while an event waits for a waiter
+	workers atomic.Uint64 // of the queue pairs that complete to it
+	users   map[*qp]int   // guarded by the device's lock
+	gone    bool          // guarded by the device's lock
+}
+
+// CreateCQ makes a completion queue for at least entries completions.
+func (d *Device) CreateCQ(entries int) (verbs.ProviderCQ, error) {
+	if entries < 1 || entries > ibv.MaxCQE {
+		return nil, fmt.Errorf("%w: %d entries: 1 to %d are possible", ErrInvalid, entries, ibv.MaxCQE)
+	}
+	ring, err := queue.New(entries, queue.CQESize)
+	if err != nil {
+		return nil, err
+	}
+	c := &cq{dev: d, ring: ring, t: transport.NewCQ(ring), raised: make(chan struct{}, 1), users: map[*qp]int{}}
+	c.t.Owner = c
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return nil, ErrClosed
+	}
+	if len(d.cqs) >= maxCQ {
+		return nil, fmt.Errorf("%w: %d completion queues", ErrLimit, maxCQ)
+	}
+	d.cqs[c] = struct{}{}
+	return c, nil
+}
+
+// Ring carries the completions.
+func (c *cq) Ring() *queue.Ring { return c.ring }
+
+// raise wakes a waiter, now or when it comes.
+func (c *cq) raise() {
+	select {
+	case c.raised <- struct{}{}:
+	default:
+	}
+}
+
+// Progress drives the workers that complete to the queue, after those that hand
+// frames to them.
+func (c *cq) Progress() bool {
+	mine := c.workers.Load()
+	now := clock()
+	if mine&(mine-1) == 0 && len(c.dev.workers) == 1 {
+		return mine != 0 && c.dev.workers[0].poll(now)
+	}
+	var feeders uint64
+	for m := mine; m != 0; m &= m - 1 {
+		feeders |= c.dev.workers[bits.TrailingZeros64(m)].feeders.Load()
+	}
+	did := c.dev.pollEach(feeders&^mine, now)
+	return c.dev.pollEach(mine, now) || did
+}
+
+// pollEach drives the workers of a mask once.
+func (d *Device) pollEach(mask uint64, now mono.Time) (did bool) {
+	for ; mask != 0; mask &= mask - 1 {
+		did = d.workers[bits.TrailingZeros64(mask)].poll(now) || did
+	}
+	return did
+}
+
+// WaitEvent sleeps until an event is raised, ctx ends, or the device is closed.
+func (c *cq) WaitEvent(ctx context.Context) error {
+	select {
+	case <-c.raised:
+		return nil
+	default:
+	}
+	if c.dev.opts.NoBackground {
+		return c.driveUntilEvent(ctx)
+	}
+	// The application stops polling now. What its last poll left is sent, then
+	// the background goroutines take over.
+	for m := c.workers.Load(); m != 0; m &= m - 1 {
+		w := c.dev.workers[bits.TrailingZeros64(m)]
+		w.flush()
+		w.stopPolling()
+		for f := w.feeders.Load(); f != 0; f &= f - 1 {
+			c.dev.workers[bits.TrailingZeros64(f)].stopPolling()
+		}
+	}
+	return c.await(ctx)
+}
+
+func (c *cq) await(ctx context.Context) error {
+	select {
+	case <-c.raised:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-c.dev.done:
+		return ErrClosed
+	}
+}
+
+// driveUntilEvent is WaitEvent of a device without background goroutines: the
+// waiting goroutine takes their place, at a coarser rate.
+func (c *cq) driveUntilEvent(ctx context.Context) error {
+	const shortest, longest = 50 * time.Microsecond, 2 * time.Millisecond
+	pause := shortest
+	timer := time.NewTimer(pause)
+	defer timer.Stop()
+	for {
+		if c.dev.Progress() {
+			pause = shortest
+		} else {
+			pause = min(2*pause, longest)
+		}
+		timer.Reset(pause)
+		select {
+		case <-c.raised:
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-c.dev.done:
+			return ErrClosed
+		case <-timer.C:
+		}
+	}
+}
+
+// Destroy frees the queue. It is ErrBusy while queue pairs complete to it.
+func (c *cq) Destroy() error {
+	c.dev.mu.Lock()
+	defer c.dev.mu.Unlock()
+	if len(c.users) != 0 {
+		return fmt.Errorf("%w: %d queue pairs complete to the queue: destroy them first", ErrBusy, len(c.users))
+	}
+	c.gone = true
+	delete(c.dev.cqs, c)
+	return nil
+}
+
+// use counts one end of q that completes to c. The device's lock is held.
+func (c *cq) use(q *qp) {
+	c.users[q]++
+	c.workers.Or(1 << q.w.id)
+}
+
+// unuse undoes all use by q. The device's lock is held.
+func (c *cq) unuse(q *qp) {
+	delete(c.users, q)
+	var mask uint64
+	for other := range c.users {
+		mask |= 1 << other.w.id
+	}
+	c.workers.Store(mask)
+}

@@ -1,0 +1,289 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"sync"
+	"sync/atomic"
+
+	"github.com/roce-xdp/roce-xdp/bpf"
+	"github.com/roce-xdp/roce-xdp/datapath/xsk"
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/memory"
+	"github.com/roce-xdp/roce-xdp/verbs"
+
+	"golang.org/x/sys/unix"
+)
+
+// Limits of a device.
+const (
+	maxQP     = 1 << 16
+	maxCQ     = 1 << 16
+	maxPD     = 1 << 15
+	maxMR     = 1 << 16
+	maxMRSize = 1 << 46
+)
+
+// Device is an open adapter. It implements verbs.Provider; tools that want more
+// than a verbs.Context use it directly.
+type Device struct {
+	opts    Options
+	share   share
+	umem    *xsk.UMEM
+	workers []*worker
+	pipes   [][]pipe
+	table   qpTable
+	mem     *memory.Table
+	steer   steering
+	routes  resolver
+	mode    string
+	zero    bool // zero-copy
+
+	yieldEvery uint32
+	osYield    bool
+
+	events     chan verbs.ProviderEvent
+	eventsLost atomic.Uint64
+	unlocked   atomic.Uint64 // bytes of buffers that could not be locked
+
+	background sync.WaitGroup
+	closed     atomic.Bool
+	done       chan struct{} // closed with the device
+	closeOnce  sync.Once
+	closeErr   error
+	cleanup    []func() error // what Close calls last, in reverse
+
+	windowing sync.Mutex // held while limits are computed and applied; before mu
+
+	mu        sync.Mutex // guards what follows; never taken by who holds a worker's lock
+	link      linkInfo
+	gids      gidTable
+	numbers   qpnSource
+	pds       map[uint32]int
+	lastPD    uint32
+	mrs       map[uint64]*memory.Region
+	lastMR    uint64
+	cqs       map[*cq]struct{}
+	qps       map[*qp]struct{}
+	buffers   map[uint64][]byte
+	connected int
+}
+
+// steering is what the device needs of the XDP program.
+type steering interface {
+	AddQPN(qpn uint32) error
+	DelQPN(qpn uint32) error
+	AddAddress(a netip.Addr) error
+	DelAddress(a netip.Addr) error
+	Counters() ([]bpf.Counter, error)
+}
+
+// resolver finds the link-layer address of the next hop to dst.
+type resolver interface {
+	resolve(src, dst netip.Addr) (nextHop, error)
+}
+
+// linkInfo is what the interface is now.
+type linkInfo struct {
+	name    string
+	index   int
+	mac     [6]byte
+	mtu     int
+	running bool
+	speed   int // Mb/s, 0 when unknown
+	gone    bool
+}
+
+// config is what a device is made of.
+type config struct {
+	opts    Options // complete
+	umem    *xsk.UMEM
+	ports   []xsk.Port
+	waiters []xsk.Waiter
+	link    linkInfo
+	steer   steering
+	routes  resolver
+	mode    string
+	zero    bool
+}
+
+// newDevice makes a device over ports that share a UMEM. Their background
+// goroutines start with start.
+func newDevice(c config) *Device {
+	d := &Device{
+		opts:    c.opts,
+		share:   newShare(&c.opts),
+		umem:    c.umem,
+		mem:     memory.NewTable(maxMR, rand.Uint32),
+		steer:   c.steer,
+		routes:  c.routes,
+		mode:    c.mode,
+		zero:    c.zero,
+		events:  make(chan verbs.ProviderEvent, maxEvents),
+		done:    make(chan struct{}),
+		link:    c.link,
+		numbers: qpnSource{at: rand.Uint32N(maxQPN - minQPN)},
+		pds:     map[uint32]int{},
+		mrs:     map[uint64]*memory.Region{},
+		cqs:     map[*cq]struct{}{},
+		qps:     map[*qp]struct{}{},
+		buffers: map[uint64][]byte{},
+	}
+	d.yieldEvery, d.osYield = yieldPolicy()
+	d.pipes = newPipes(len(c.ports), &d.share)
+	d.workers = make([]*worker, len(c.ports))
+	for i := range c.ports {
+		d.workers[i] = newWorker(d, i, c.ports[i], c.waiters[i])
+	}
+	d.setWindows()
+	return d
+}
+
+// start starts the background goroutines.
+func (d *Device) start() {
+	if d.opts.NoBackground {
+		return
+	}
+	for _, w := range d.workers {
+		w.bg.Store(bgAwake)
+		d.background.Add(1)
+		go w.run()
+	}
+}
+
+// Name is the name of the interface.
+func (d *Device) Name() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.link.name
+}
+
+// Progress drives all workers once in the caller's goroutine and reports whether
+// there was anything to do.
+func (d *Device) Progress() bool {
+	now := clock()
+	did := false
+	for _, w := range d.workers {
+		did = w.poll(now) || did
+	}
+	return did
+}
+
+// QueryDevice tells limits and identity.
+func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
+	if d.closed.Load() {
+		return verbs.DeviceAttr{}, ErrClosed
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return verbs.DeviceAttr{
+		Name:           d.link.name,
+		FWVersion:      version(),
+		NodeGUID:       guid(d.link.mac),
+		VendorID:       0xFFFFFF,
+		MaxMRSize:      maxMRSize,
+		MaxQP:          maxQP,
+		MaxQPWR:        ibv.MaxQPWR,
+		MaxSGE:         ibv.MaxSGE,
+		MaxInline:      ibv.MaxInline,
+		MaxCQ:          maxCQ,
+		MaxCQE:         ibv.MaxCQE,
+		MaxMR:          maxMR,
+		MaxPD:          maxPD,
+		MaxQPRDAtom:    ibv.MaxRDAtomic,
+		MaxQPInitRDAtm: ibv.MaxRDAtomic,
+		AtomicGlobal:   true, // they are CPU atomics
+		NumPorts:       1,
+		NumWorkers:     len(d.workers),
+		XDPMode:        d.mode,
+		ZeroCopy:       d.zero,
+	}, nil
+}
+
+// QueryPort tells the state of the port.
+func (d *Device) QueryPort() (verbs.PortAttr, error) {
+	if d.closed.Load() {
+		return verbs.PortAttr{}, ErrClosed
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	state := ibv.PortDown
+	if d.link.running && !d.link.gone {
+		state = ibv.PortActive
+	}
+	return verbs.PortAttr{
+		State:        state,
+		MaxMTU:       ibv.MTU4096,
+		ActiveMTU:    d.activeMTU(),
+		LinkMTU:      d.link.mtu,
+		GIDTableLen:  gidTableLen,
+		PKeyTableLen: 1,
+		MaxMsgSize:   ibv.MaxMsgSize,
+		SpeedMbps:    d.link.speed,
+		IfIndex:      d.link.index,
+		MAC:          net.HardwareAddr(d.link.mac[:]),
+	}, nil
+}
+
+// GIDs is the GID table in index order, up to the last entry in use.
+func (d *Device) GIDs() ([]verbs.GIDEntry, error) {
+	if d.closed.Load() {
+		return nil, ErrClosed
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	list := make([]verbs.GIDEntry, len(d.gids.entries))
+	for i, a := range d.gids.entries {
+		list[i] = verbs.GIDEntry{Index: i, IfIndex: d.link.index}
+		if a.IsValid() {
+			list[i].GID, list[i].Valid = gidOf(a), true
+		}
+	}
+	return list, nil
+}
+
+// Close ends the device: everything that was made on it is gone, the interface
+// is as it was. Closing twice is no error.
+func (d *Device) Close() error {
+	d.closeOnce.Do(func() { d.closeErr = d.close() })
+	return d.closeErr
+}
+
+func (d *Device) close() error {
+	d.mu.Lock()
+	d.closed.Store(true)
+	d.mu.Unlock()
+	close(d.done)
+	for _, w := range d.workers {
+		w.wake()
+	}
+	d.background.Wait()
+	// The locks are taken for good: who polls or posts from now on finds them
+	// held, who calls anything else is told that the device is closed.
+	for _, w := range d.workers {
+		w.seize()
+	}
+	var errs []error
+	for _, w := range d.workers {
+		errs = append(errs, w.waiter.Close(), w.port.Close())
+	}
+	if err := d.umem.Close(); err != nil && !errors.Is(err, xsk.ErrClosed) {
+		errs = append(errs, err)
+	}
+	for i := len(d.cleanup) - 1; i >= 0; i-- {
+		errs = append(errs, d.cleanup[i]())
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for k, b := range d.buffers {
+		delete(d.buffers, k)
+		errs = append(errs, unix.Munmap(b))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("datapath: close %s: %w", d.link.name, err)
+	}
+	return nil
+}

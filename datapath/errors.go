@@ -1,0 +1,36 @@
+package datapath
+
+import (
+	"errors"
+
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// Errors of this package; test with errors.Is. Errors of packages bpf and xsk
+// come through with their own sentinels.
+var (
+	// ErrNoInterface: the namespace has no interface of that name.
+	ErrNoInterface = errors.New("no such network interface")
+	// ErrInterface: the interface cannot carry RoCE.
+	ErrInterface = errors.New("the interface cannot carry RoCE")
+	// ErrConfig: an option is out of its range.
+	ErrConfig = errors.New("bad option")
+	// ErrUnsupported: the device cannot do what was asked for.
+	ErrUnsupported = errors.New("not supported by this device")
+	// ErrLimit: as many objects exist as the device can have.
+	ErrLimit = errors.New("too many objects")
+	// ErrNoGID: the GID index names no address.
+	ErrNoGID = errors.New("no such GID")
+	// ErrMTU: the path MTU does not fit the link.
+	ErrMTU = errors.New("path MTU too large")
+	// ErrNoRoute: the host has no route to the peer through the interface.
+	ErrNoRoute = errors.New("no route to the peer")
+	// ErrNoNeighbour: nobody answered for the peer's or gateway's address.
+	ErrNoNeighbour = errors.New("no answer from the next hop")
+	// ErrInvalid: an argument is not an object of this device.
+	ErrInvalid = verbs.ErrInvalid
+	// ErrBusy: the object is in use by others.
+	ErrBusy = verbs.ErrBusy
+	// ErrClosed: the device was closed.
+	ErrClosed = verbs.ErrClosed
+)

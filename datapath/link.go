@@ -1,0 +1,89 @@
+package datapath
+
+import (
+	"fmt"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/transport"
+)
+
+// headroomMTU is what a packet needs of the link MTU beyond its payload, as
+// Linux's rxe reckons.
+const headroomMTU = 80
+
+// activeMTU is the largest path MTU that fits a link, 0 when none does.
+func activeMTU(linkMTU int) ibv.MTU {
+	for m := ibv.MTU4096; m >= ibv.MTU256; m-- {
+		if m.Bytes()+headroomMTU <= linkMTU {
+			return m
+		}
+	}
+	return 0
+}
+
+// activeMTU is the port's. The device's lock is held.
+func (d *Device) activeMTU() ibv.MTU { return activeMTU(d.link.mtu) }
+
+// checkMTU refuses a path MTU that the link cannot carry.
+func (d *Device) checkMTU(m ibv.MTU) error {
+	if !m.Valid() {
+		return nil // the engine says what is wrong with it
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if active := d.activeMTU(); m > active {
+		return fmt.Errorf("%w: %d bytes on %s, whose MTU of %d carries %d: use that, or set the MTU to %d at both ends",
+			ErrMTU, m.Bytes(), d.link.name, d.link.mtu, active.Bytes(), m.Bytes()+headroomMTU)
+	}
+	return nil
+}
+
+// setLink takes notice of what the interface is now.
+func (d *Device) setLink(now linkInfo) {
+	d.mu.Lock()
+	was := d.link
+	now.speed = was.speed
+	d.link = now
+	d.mu.Unlock()
+	switch {
+	case now.gone && !was.gone:
+		d.reportPort(ibv.EventDeviceFatal)
+	case now.running && !was.running:
+		d.reportPort(ibv.EventPortActive)
+	case !now.running && was.running:
+		d.reportPort(ibv.EventPortErr)
+		d.countLinkDown()
+	}
+	if now.mac != was.mac {
+		d.rebuildPaths(func(q *qp) bool {
+			if q.route.local {
+				q.route.fields.DstMAC = now.mac
+			}
+			q.route.fields.SrcMAC = now.mac
+			return true
+		})
+	}
+	if now.mtu != was.mtu {
+		d.setWindows()
+	}
+	if now.running && !was.running {
+		d.retryAll()
+	}
+}
+
+// retryAll has every worker try again what a link that was down has stopped.
+func (d *Device) retryAll() {
+	for _, w := range d.workers {
+		// An error says that the device is closed.
+		_ = w.control(func() { w.retryAt = 0 })
+	}
+}
+
+// countLinkDown counts a loss of the link, under the name that rxe gives it.
+func (d *Device) countLinkDown() {
+	w := d.workers[0]
+	if w.acquire() == nil {
+		w.env.Counters[transport.LinkDowned]++
+		w.release(controller)
+	}
+}

@@ -1,0 +1,138 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// monitor keeps a device in step with its interface: addresses, link state, MTU,
+// neighbours. What the kernel tells is taken as a sign to look again, so that a
+// message that was lost, or two that came at once, do no harm.
+type monitor struct {
+	dev    *Device
+	handle *netlink.Handle
+	socket *nl.NetlinkSocket
+	index  int
+	ended  chan struct{}
+}
+
+// newMonitor subscribes in the namespace of the calling thread.
+func newMonitor(d *Device, handle *netlink.Handle, index int) (*monitor, error) {
+	s, err := nl.Subscribe(unix.NETLINK_ROUTE,
+		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_NEIGH)
+	if err != nil {
+		return nil, fmt.Errorf("watch addresses and links: %w", err)
+	}
+	return &monitor{dev: d, handle: handle, socket: s, index: index, ended: make(chan struct{})}, nil
+}
+
+// close ends run and returns when it has.
+func (m *monitor) close() error {
+	m.socket.Close()
+	<-m.ended
+	return nil
+}
+
+// run follows the interface until close.
+func (m *monitor) run() {
+	defer close(m.ended)
+	m.look() // what happened before the subscription
+	for {
+		msgs, from, err := m.socket.Receive()
+		switch {
+		case err == nil:
+		case errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
+			m.look() // messages were lost
+			continue
+		default: // closed
+			return
+		}
+		if from.Pid != 0 { // not from the kernel
+			continue
+		}
+		look := false
+		for i := range msgs {
+			switch msgs[i].Header.Type {
+			case unix.RTM_NEWLINK, unix.RTM_DELLINK, unix.RTM_NEWADDR, unix.RTM_DELADDR:
+				look = true
+			case unix.RTM_NEWNEIGH:
+				m.neighbour(&msgs[i])
+			}
+		}
+		if look {
+			m.look()
+		}
+	}
+}
+
+// look reads the state of the interface and tells the device.
+func (m *monitor) look() {
+	link, err := m.handle.LinkByIndex(m.index)
+	if err != nil {
+		var missing netlink.LinkNotFoundError
+		if errors.As(err, &missing) || errors.Is(err, unix.ENODEV) {
+			m.dev.mu.Lock()
+			gone := m.dev.link
+			m.dev.mu.Unlock()
+			gone.gone, gone.running = true, false
+			m.dev.setLink(gone)
+		}
+		return
+	}
+	m.dev.setLink(linkInfoOf(link))
+	if addrs, err := addressesOf(m.handle, link); err == nil {
+		// What the XDP program cannot be told, the next look tries again.
+		_ = m.dev.setAddresses(addrs)
+	}
+}
+
+func (m *monitor) neighbour(msg *syscall.NetlinkMessage) {
+	n, err := netlink.NeighDeserialize(msg.Data)
+	if err != nil || n.LinkIndex != m.index {
+		return
+	}
+	if addr, mac, ok := usableNeighbour(n); ok {
+		m.dev.neighbourChanged(addr, mac)
+	}
+}
+
+// linkInfoOf takes what counts out of a link.
+func linkInfoOf(link netlink.Link) linkInfo {
+	a := link.Attrs()
+	info := linkInfo{
+		name:    a.Name,
+		index:   a.Index,
+		mtu:     a.MTU,
+		running: a.Flags&net.FlagUp != 0 && a.RawFlags&unix.IFF_RUNNING != 0,
+	}
+	if len(a.HardwareAddr) == len(info.mac) {
+		info.mac = [6]byte(a.HardwareAddr)
+	}
+	return info
+}
+
+// addressesOf lists the addresses of an interface that can be used: not those
+// which the kernel still checks for duplicates, or has found to be one.
+func addressesOf(h *netlink.Handle, link netlink.Link) ([]netip.Addr, error) {
+	list, err := h.AddrList(link, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, err
+	}
+	var addrs []netip.Addr
+	for i := range list {
+		if list[i].IPNet == nil || list[i].Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0 {
+			continue
+		}
+		if a, ok := netip.AddrFromSlice(list[i].IP); ok {
+			addrs = append(addrs, a.Unmap())
+		}
+	}
+	return addrs, nil
+}

@@ -1,0 +1,190 @@
+package datapath
+
+import (
+	"errors"
+	"fmt"
+	"runtime"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/roce-xdp/roce-xdp/bpf"
+	"github.com/roce-xdp/roce-xdp/datapath/xsk"
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// Open makes a device of an interface of the calling thread's network namespace.
+// nil options are the defaults. The device is closed by Context.Close.
+func Open(ifname string, opts *Options) (*verbs.Context, error) {
+	d, err := OpenDevice(ifname, opts)
+	if err != nil {
+		return nil, err
+	}
+	return verbs.NewContext(d), nil
+}
+
+// OpenDevice is Open for tools that want the device itself.
+func OpenDevice(ifname string, opts *Options) (*Device, error) {
+	o := &opening{name: ifname}
+	d, err := o.open(opts)
+	if err != nil {
+		for i := len(o.undo) - 1; i >= 0; i-- {
+			_ = o.undo[i]() // the first error is the one to report
+		}
+		return nil, fmt.Errorf("datapath: open %s: %w", ifname, err)
+	}
+	return d, nil
+}
+
+// opening holds what has been made of a device so far.
+type opening struct {
+	name   string
+	undo   []func() error
+	handle *netlink.Handle
+	link   netlink.Link
+	info   linkInfo
+	opts   Options
+	steer  *bpf.Steer
+	umem   *xsk.UMEM
+	socks  []*xsk.Socket
+}
+
+func (o *opening) open(opts *Options) (*Device, error) {
+	if err := o.findLink(); err != nil {
+		return nil, err
+	}
+	queues, speed := channels(o.name)
+	o.info.speed = speed
+	var err error
+	if o.opts, err = opts.complete(queues, runtime.NumCPU()); err != nil {
+		return nil, err
+	}
+	if err := o.loadProgram(); err != nil {
+		return nil, err
+	}
+	if err := o.openSockets(); err != nil {
+		return nil, err
+	}
+	c := config{
+		opts: o.opts, umem: o.umem, link: o.info, steer: o.steer,
+		mode: o.steer.AttachedMode().String(), zero: o.socks[0].ZeroCopy(),
+	}
+	for _, s := range o.socks {
+		w, err := xsk.NewWaiter(s)
+		if err != nil {
+			return nil, err
+		}
+		o.undo = append(o.undo, w.Close)
+		c.ports, c.waiters = append(c.ports, s), append(c.waiters, w)
+	}
+	d := newDevice(c)
+	d.routes = &netResolver{handle: o.handle, name: o.name, index: o.info.index, closed: d.done}
+	return d, o.start(d)
+}
+
+// start joins the device with the world: from here on Device.Close undoes all.
+func (o *opening) start(d *Device) error {
+	m, err := newMonitor(d, o.handle, o.info.index)
+	if err != nil {
+		return err
+	}
+	addrs, err := addressesOf(o.handle, o.link)
+	if err == nil {
+		err = d.setAddresses(addrs)
+	}
+	if err != nil {
+		m.socket.Close()
+		return fmt.Errorf("read the addresses: %w", err)
+	}
+	for len(d.events) > 0 { // of the addresses that were there from the start
+		<-d.events
+	}
+	go m.run()
+	d.cleanup = []func() error{
+		func() error { o.handle.Close(); return nil },
+		o.steer.Close,
+		m.close,
+	}
+	d.start()
+	return nil
+}
+
+// findLink finds the interface and checks that it can carry RoCE.
+func (o *opening) findLink() error {
+	var err error
+	if o.handle, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+		return fmt.Errorf("open netlink: %w", err)
+	}
+	o.undo = append(o.undo, func() error { o.handle.Close(); return nil })
+	if o.link, err = o.handle.LinkByName(o.name); err != nil {
+		var missing netlink.LinkNotFoundError
+		if errors.As(err, &missing) {
+			return fmt.Errorf("%w in this network namespace: it has %s", ErrNoInterface, o.others())
+		}
+		return err
+	}
+	o.info = linkInfoOf(o.link)
+	switch a := o.link.Attrs(); {
+	case len(a.HardwareAddr) != len(o.info.mac) || o.info.mac == [6]byte{}:
+		return fmt.Errorf("%w: it has no Ethernet address (type %s); use an Ethernet interface", ErrInterface, o.link.Type())
+	case activeMTU(a.MTU) == 0:
+		need := ibv.MTU256.Bytes() + headroomMTU
+		return fmt.Errorf("%w: its MTU is %d, and the smallest path MTU needs %d: ip link set %s mtu %d", ErrInterface, a.MTU, need, o.name, need)
+	}
+	return nil
+}
+
+// others lists the interfaces that there are.
+func (o *opening) others() string {
+	links, err := o.handle.LinkList()
+	if err != nil || len(links) == 0 {
+		return "none"
+	}
+	names := make([]string, len(links))
+	for i := range links {
+		names[i] = links[i].Attrs().Name
+	}
+	return strings.Join(names, ", ")
+}
+
+// loadProgram loads the XDP program and attaches it.
+func (o *opening) loadProgram() error {
+	steer, err := bpf.Load(&bpf.Options{Queues: o.opts.Queues, UnknownQPN: o.opts.UnknownQPN, PinDir: o.opts.PinDir})
+	if err != nil {
+		return err
+	}
+	o.steer = steer
+	o.undo = append(o.undo, steer.Close)
+	return steer.Attach(o.info.index, o.opts.Mode)
+}
+
+// openSockets makes a socket for each queue, all on one UMEM.
+func (o *opening) openSockets() error {
+	s := newShare(&o.opts)
+	var err error
+	o.umem, err = xsk.NewUMEM(xsk.UMEMConfig{
+		Frames: s.frames() * o.opts.Queues, FrameSize: o.opts.FrameSize, HugePages: o.opts.HugePages,
+	})
+	if err != nil {
+		return err
+	}
+	o.undo = append(o.undo, o.umem.Close)
+	for q := range o.opts.Queues {
+		sock, err := xsk.NewSocket(o.info.index, q, &xsk.Options{
+			UMEM:     o.umem,
+			FillSize: o.opts.RingSize, RxSize: o.opts.RingSize, TxSize: o.opts.RingSize, CompSize: o.opts.RingSize,
+			Mode: o.opts.Socket, MultiBuffer: true, BusyPoll: o.opts.BusyPoll,
+		})
+		if err != nil {
+			return err
+		}
+		o.undo = append(o.undo, sock.Close)
+		o.socks = append(o.socks, sock)
+		if err := o.steer.Register(q, sock.FD()); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,155 @@
+package datapath
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/roce-xdp/roce-xdp/bpf"
+	"github.com/roce-xdp/roce-xdp/datapath/xsk"
+	"github.com/roce-xdp/roce-xdp/internal/transport"
+)
+
+// PollPolicy says what a background goroutine does when it runs out of work.
+type PollPolicy uint8
+
+// Poll policies.
+const (
+	// PollAdaptive looks for more work for Options.SpinTime, then sleeps.
+	PollAdaptive PollPolicy = iota
+	// PollInterrupt sleeps at once.
+	PollInterrupt
+	// PollBusy never sleeps: lowest latency without an application that polls, at
+	// the price of one CPU for each worker.
+	PollBusy
+)
+
+// Options configure a device. The zero value is a good one.
+type Options struct {
+	// Queues is the number of receive queues to use, from 0 on; 0 means all that
+	// the interface has. Frames that arrive on other queues go unserved.
+	Queues int
+	// Mode is how the XDP program attaches; ModeAuto prefers the driver.
+	Mode bpf.Mode
+	// Socket is how frames reach the packet memory; Auto prefers zero-copy.
+	Socket xsk.Mode
+	// Frames is the number of receive frames of a worker, at
+	// least twice RingSize. Default 4096, less with many queues.
+	Frames int
+	// FrameSize is the size of a frame in bytes: 2048 or 4096, the default.
+	FrameSize int
+	// RingSize is the number of entries of the sockets' rings, a power of two.
+	// Default 2048, less with many queues.
+	RingSize int
+	// HugePages puts the packet memory into huge pages where there are some.
+	HugePages bool
+	// BusyPoll has the kernel process a queue inside the device's system calls.
+	BusyPoll xsk.BusyPoll
+	// UnknownQPN is for RoCE frames to no queue pair of ours: dropped, or passed
+	// to the kernel, for example to its own rdma_rxe.
+	UnknownQPN bpf.Action
+	// PinDir keeps the XDP program attached across restarts; see bpf.Options.
+	PinDir string
+
+	// NoBackground starts no background goroutine: the device then moves only
+	// inside CQ.Poll, CQ.Wait, posting and Context.Progress.
+	NoBackground bool
+	// Poll is what background goroutines do when they run out of work.
+	Poll PollPolicy
+	// SpinTime is how long PollAdaptive looks for more work. Default 20 us, and
+	// none on machines with one or two CPUs.
+	SpinTime time.Duration
+
+	// Window is the most request packets that a queue pair has unacknowledged.
+	// Default 256. All queue pairs together stay below half a ring.
+	Window int
+	// KeepBudget is how many packets that arrived out of order a queue pair may
+	// keep until the gap closes. Default 64; negative keeps none.
+	KeepBudget int
+}
+
+const (
+	defaultRing   = 2048
+	defaultFrames = 2 * defaultRing
+	// manyQueues is from where on workers get less memory each, so that a device
+	// with many queues stays near the 24 MiB times manyQueues of one with few.
+	manyQueues    = 8
+	minRing       = 64
+	maxRing       = 1 << 16
+	defaultSpin   = 20 * time.Microsecond
+	defaultKeep   = 64
+	maxWorkers    = 64 // as many as a bit mask holds, and the socket map
+	smallMachine  = 2  // CPUs up to which spinning takes time from those one waits for
+	minWindow     = 8
+	maxWindow     = 1 << 15
+	minFrameSize  = xsk.MinFrameSize
+	fullFrameSize = 4096
+	maxSpin       = time.Second
+	maxKeepPerQP  = 1 << 12
+)
+
+// complete returns o with defaults for a device of the given number of queues on
+// a machine with cpus CPUs.
+func (o *Options) complete(queues, cpus int) (Options, error) {
+	var c Options
+	if o != nil {
+		c = *o
+	}
+	if c.Queues == 0 {
+		c.Queues = min(queues, maxWorkers)
+	}
+	if c.Queues < 1 || c.Queues > maxWorkers || c.Queues > queues {
+		return c, fmt.Errorf("%w: Queues is %d: the interface has %d, and %d can be used", ErrConfig, c.Queues, queues, min(queues, maxWorkers))
+	}
+	if c.RingSize == 0 {
+		c.RingSize = defaultRing
+		for n := c.Queues; n > manyQueues && c.RingSize > minRing; n /= 2 {
+			c.RingSize /= 2
+		}
+	}
+	if c.RingSize < minRing || c.RingSize > maxRing || c.RingSize&(c.RingSize-1) != 0 {
+		return c, fmt.Errorf("%w: RingSize is %d: a power of two from %d to %d is needed", ErrConfig, c.RingSize, minRing, maxRing)
+	}
+	if c.Frames == 0 {
+		c.Frames = c.RingSize * (defaultFrames / defaultRing)
+	}
+	if c.Frames < 2*c.RingSize || c.Frames > 64*maxRing {
+		return c, fmt.Errorf("%w: Frames is %d: at least twice the %d entries of a ring are needed", ErrConfig, c.Frames, c.RingSize)
+	}
+	if c.FrameSize == 0 {
+		c.FrameSize = fullFrameSize
+	}
+	if c.FrameSize != minFrameSize && c.FrameSize != fullFrameSize {
+		return c, fmt.Errorf("%w: FrameSize is %d: %d and %d are possible", ErrConfig, c.FrameSize, minFrameSize, fullFrameSize)
+	}
+	return c, c.completePolicy(cpus)
+}
+
+func (c *Options) completePolicy(cpus int) error {
+	if c.Poll > PollBusy {
+		return fmt.Errorf("%w: poll policy %d", ErrConfig, c.Poll)
+	}
+	if c.SpinTime < 0 || c.SpinTime > maxSpin {
+		return fmt.Errorf("%w: SpinTime is %v: 0 to %v is possible", ErrConfig, c.SpinTime, maxSpin)
+	}
+	if c.SpinTime == 0 && cpus > smallMachine {
+		c.SpinTime = defaultSpin
+	}
+	if c.Poll == PollInterrupt {
+		c.SpinTime = 0
+	}
+	if c.Window == 0 {
+		c.Window = transport.DefaultWindow
+	}
+	if c.Window < minWindow || c.Window > maxWindow {
+		return fmt.Errorf("%w: Window is %d: %d to %d packets are possible", ErrConfig, c.Window, minWindow, maxWindow)
+	}
+	switch {
+	case c.KeepBudget == 0:
+		c.KeepBudget = defaultKeep
+	case c.KeepBudget < 0:
+		c.KeepBudget = 0
+	case c.KeepBudget > maxKeepPerQP:
+		return fmt.Errorf("%w: KeepBudget is %d: at most %d", ErrConfig, c.KeepBudget, maxKeepPerQP)
+	}
+	return nil
+}

@@ -1,0 +1,261 @@
+package datapath
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/memory"
+	"github.com/roce-xdp/roce-xdp/internal/mono"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
+	"github.com/roce-xdp/roce-xdp/internal/transport"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// qp is a queue pair. It implements verbs.ProviderQP.
+type qp struct {
+	dev *Device
+	w   *worker
+	t   *transport.QP
+	num uint32
+	cfg transport.Config
+
+	posted     atomic.Bool // in the worker's posted list, or about to be
+	failed     atomic.Bool // in ERR: receive requests are flushed as they are posted
+	nextPosted *qp
+
+	// Guarded by the worker's lock.
+	state    ibv.QPState // last seen by changed
+	dead     bool
+	waiting  bool // in the worker's turns
+	timerKey mono.Time
+	timerPos int
+	path     wire.Path
+	local    bool // the peer is on this device
+
+	// modify makes control calls on the queue pair follow one another.
+	modify    sync.Mutex
+	route     route // of the path, when there is one
+	connected bool  // counts for the window
+	destroyed bool
+}
+
+// CreateQP makes a queue pair and gives it to the worker that has fewest.
+func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) {
+	if attr.Type != ibv.QPTypeRC {
+		return nil, fmt.Errorf("%w: queue pairs of type %v: only RC", ErrUnsupported, attr.Type)
+	}
+	send, ok1 := attr.SendCQ.(*cq)
+	recv, ok2 := attr.RecvCQ.(*cq)
+	if !ok1 || !ok2 || send == nil || recv == nil || send.dev != d || recv.dev != d {
+		return nil, fmt.Errorf("%w: a completion queue is not of this device", ErrInvalid)
+	}
+	c := attr.Cap
+	if c.MaxSendWR < 0 || c.MaxSendWR > ibv.MaxQPWR || c.MaxRecvWR < 0 || c.MaxRecvWR > ibv.MaxQPWR ||
+		c.MaxSendSGE < 0 || c.MaxSendSGE > ibv.MaxSGE || c.MaxRecvSGE < 0 || c.MaxRecvSGE > ibv.MaxSGE ||
+		c.MaxInline < 0 || c.MaxInline > ibv.MaxInline {
+		return nil, fmt.Errorf("%w: capacities %+v", ErrInvalid, c)
+	}
+	// Rings round up, and what they have is what the queue pair can do.
+	c.MaxSendSGE, c.MaxRecvSGE = max(c.MaxSendSGE, 1), max(c.MaxRecvSGE, 1)
+	sq, err := queue.New(max(c.MaxSendWR, 1), queue.SendElemSize(c.MaxSendSGE, c.MaxInline))
+	if err != nil {
+		return nil, err
+	}
+	rq, err := queue.New(max(c.MaxRecvWR, 1), queue.RecvElemSize(c.MaxRecvSGE))
+	if err != nil {
+		return nil, err
+	}
+	if err := d.enterPD(attr.PD); err != nil {
+		return nil, err
+	}
+	q := &qp{dev: d, timerPos: noTimer}
+	q.cfg = transport.Config{
+		Type: attr.Type, PD: memory.PD(attr.PD), Cap: c, SigAll: attr.SigAll, Context: attr.Context,
+		SendCQ: send.t, RecvCQ: recv.t, SQ: sq, RQ: rq, Owner: q,
+	}
+	if err := d.admit(q, send, recv); err != nil {
+		d.leavePD(attr.PD)
+		return nil, err
+	}
+	return q, nil
+}
+
+// admit numbers q, gives it a worker and makes it known to all who deliver.
+func (d *Device) admit(q *qp, send, recv *cq) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return ErrClosed
+	}
+	if send.gone || recv.gone {
+		return fmt.Errorf("%w: a completion queue was destroyed", ErrInvalid)
+	}
+	num, ok := d.numbers.next(&d.table)
+	if !ok {
+		return fmt.Errorf("%w: all %d queue pair numbers are in use", ErrLimit, maxQPN-minQPN)
+	}
+	w := slices.MinFunc(d.workers, func(a, b *worker) int { return a.qps - b.qps })
+	q.num, q.cfg.QPN, q.w = num, num, w
+	q.t = transport.NewQP(w.env, q.cfg)
+	if err := w.control(func() { w.active.reserve(w.qps + 1); w.timers.reserve(w.qps + 1) }); err != nil {
+		return err
+	}
+	if err := d.steer.AddQPN(num); err != nil {
+		return err
+	}
+	w.qps++
+	d.qps[q] = struct{}{}
+	send.use(q)
+	recv.use(q)
+	d.table.put(num, q)
+	return nil
+}
+
+// QPN is the queue pair's number.
+func (q *qp) QPN() uint32 { return q.num }
+
+// SQ is the send queue; the caller is its producer.
+func (q *qp) SQ() *queue.Ring { return q.cfg.SQ }
+
+// RQ is the receive queue; the caller is its producer.
+func (q *qp) RQ() *queue.Ring { return q.cfg.RQ }
+
+// Doorbell says that send work requests were published. It transmits in the
+// caller's goroutine unless somebody drives the worker, who does it then.
+func (q *qp) Doorbell() {
+	w := q.w
+	if w.tryLock() {
+		if !q.dead {
+			w.activate(q)
+		}
+	} else {
+		w.posted.push(q)
+		if !w.tryLock() {
+			return
+		}
+	}
+	w.transmit(clock())
+	w.finish()
+	w.release(poster)
+}
+
+// RecvDoorbell says that receive work requests were published. Only a queue pair
+// in ERR, which flushes them, has to know at once.
+func (q *qp) RecvDoorbell() {
+	if q.failed.Load() {
+		q.Doorbell()
+	}
+}
+
+// Query tells the attributes and the state.
+func (q *qp) Query() (attr ibv.QPAttr, err error) {
+	if err := q.w.acquire(); err != nil {
+		return attr, err
+	}
+	attr = q.t.Query()
+	q.w.release(controller)
+	return attr, nil
+}
+
+// Modify changes attributes and state. With AV it finds the way to the peer
+// first, which may take as long as the peer needs to answer for its address.
+func (q *qp) Modify(attr *ibv.QPAttr, mask ibv.AttrMask) error {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if q.destroyed {
+		return ErrClosed
+	}
+	if mask&ibv.QPAttrPathMTU != 0 {
+		if err := q.dev.checkMTU(attr.PathMTU); err != nil {
+			return err
+		}
+	}
+	var self ibv.GID
+	var path wire.Path
+	var r route
+	if mask&ibv.QPAttrAV != 0 {
+		err := q.precheck(attr, mask)
+		if err != nil {
+			return err
+		}
+		if self, r, err = q.findRoute(attr, mask); err != nil {
+			return err
+		}
+		if err := path.Set(&r.fields); err != nil {
+			return err
+		}
+	}
+	var merr error
+	err := q.w.control(func() {
+		if merr = q.t.Modify(clock(), attr, mask, self, attr.AV.DGID); merr != nil {
+			return
+		}
+		if mask&ibv.QPAttrAV != 0 {
+			q.path, q.local = path, r.local
+		}
+		q.w.activate(q)
+	})
+	if err != nil {
+		return err
+	}
+	if merr != nil {
+		return merr
+	}
+	if mask&ibv.QPAttrAV != 0 {
+		q.dev.setRoute(q, r)
+	}
+	if mask&ibv.QPAttrState != 0 {
+		q.dev.setConnected(q, attr.State >= ibv.QPStateRTR && attr.State <= ibv.QPStateSQD)
+	}
+	return nil
+}
+
+// precheck refuses a transition that cannot be before time is spent on the way
+// to the peer.
+func (q *qp) precheck(attr *ibv.QPAttr, mask ibv.AttrMask) error {
+	now, err := q.Query()
+	if err != nil {
+		return err
+	}
+	next := now.State
+	if mask&ibv.QPAttrState != 0 {
+		next = attr.State
+	}
+	return transport.CheckTransition(q.cfg.Type, now.State, next, mask)
+}
+
+// Destroy frees the queue pair and returns when nothing can reach it or, through
+// it, memory. Destroying twice is no error.
+func (q *qp) Destroy() error {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	if q.destroyed {
+		return nil
+	}
+	q.destroyed = true
+	d := q.dev
+	d.table.put(q.num, nil)
+	steerErr := d.steer.DelQPN(q.num)
+	err := q.w.control(func() {
+		q.dead = true
+		q.w.timers.remove(q)
+		// RESET is allowed from every state and lets go of all that is held.
+		_ = q.t.Modify(clock(), &ibv.QPAttr{State: ibv.QPStateReset}, ibv.QPAttrState, ibv.GID{}, ibv.GID{})
+	})
+	if err != nil {
+		return nil // the device is closed: nothing is left of the queue pair
+	}
+	d.setConnected(q, false)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	q.w.qps--
+	delete(d.qps, q)
+	q.cfg.SendCQ.Owner.(*cq).unuse(q)
+	q.cfg.RecvCQ.Owner.(*cq).unuse(q)
+	d.pds[uint32(q.cfg.PD)]--
+	return steerErr
+}

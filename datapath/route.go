@@ -1,0 +1,128 @@
+package datapath
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
+)
+
+// nextHop is where frames to a peer go first.
+type nextHop struct {
+	addr netip.Addr // of the peer, or of the gateway
+	mac  [6]byte
+}
+
+// route is the way of a queue pair's packets. It is kept so that the headers can
+// be made again when a link-layer address changes.
+type route struct {
+	set    bool
+	local  bool // the peer is on this device
+	hop    netip.Addr
+	fields wire.PathFields
+}
+
+// findRoute finds the way to the peer of an address vector, and the own address
+// that it names.
+func (q *qp) findRoute(attr *ibv.QPAttr, mask ibv.AttrMask) (self ibv.GID, r route, err error) {
+	av := &attr.AV
+	d := q.dev
+	dst := addrOf(av.DGID)
+	d.mu.Lock()
+	src, ok := d.gids.at(av.SGIDIndex)
+	own, link, gids := d.gids.has(dst), d.link, d.gids.describe()
+	d.mu.Unlock()
+	switch {
+	case !ok:
+		return self, r, fmt.Errorf("%w: index %d on %s, which has %s", ErrNoGID, av.SGIDIndex, link.name, gids)
+	case dst.IsUnspecified() || dst.IsMulticast():
+		return self, r, fmt.Errorf("%w: %s is not the address of a peer", ErrInvalid, dst)
+	case dst.Is4() != src.Is4():
+		return self, r, fmt.Errorf("%w: the peer's address %s and the own %s (GID index %d) are of different families; %s has %s",
+			ErrInvalid, dst, src, av.SGIDIndex, link.name, gids)
+	}
+	hop := nextHop{addr: dst, mac: link.mac}
+	if !own {
+		if hop, err = d.routes.resolve(src, dst); err != nil {
+			return self, r, err
+		}
+	}
+	remote := attr.DestQPN
+	if mask&ibv.QPAttrDestQPN == 0 {
+		now, err := q.Query()
+		if err != nil {
+			return self, r, err
+		}
+		remote = now.DestQPN
+	}
+	label := av.FlowLabel & 0xFFFFF
+	r = route{set: true, local: own, hop: hop.addr, fields: wire.PathFields{
+		DstMAC: hop.mac, SrcMAC: link.mac, SrcGID: gidOf(src), DstGID: av.DGID,
+		TOS: av.TrafficClass, TTL: av.HopLimit, FlowLabel: label,
+	}}
+	if label == 0 {
+		label = wire.FlowLabelFromQPNs(q.num, remote&0xFFFFFF)
+	}
+	r.fields.UDPSrcPort = wire.FlowLabelToPort(label)
+	return gidOf(src), r, nil
+}
+
+// describe lists the table for an error.
+func (t *gidTable) describe() string {
+	var b strings.Builder
+	for i, a := range t.entries {
+		if a.IsValid() {
+			fmt.Fprintf(&b, " %d: %s", i, a)
+		}
+	}
+	if b.Len() == 0 {
+		return "no address at all: add one with ip address add"
+	}
+	return b.String()[1:]
+}
+
+// setRoute remembers the way of q's packets.
+func (d *Device) setRoute(q *qp, r route) {
+	d.mu.Lock()
+	q.route = r
+	d.mu.Unlock()
+}
+
+// rebuildPaths lets change alter the routes of queue pairs and makes the headers
+// of those for which it returns true again.
+func (d *Device) rebuildPaths(change func(q *qp) bool) {
+	type update struct {
+		q    *qp
+		path wire.Path
+	}
+	var updates []update
+	d.mu.Lock()
+	for q := range d.qps {
+		if !q.route.set || !change(q) {
+			continue
+		}
+		u := update{q: q}
+		if u.path.Set(&q.route.fields) == nil {
+			updates = append(updates, u)
+		}
+	}
+	d.mu.Unlock()
+	for i := range updates {
+		u := &updates[i]
+		// An error says that the device is closed.
+		_ = u.q.w.control(func() { u.q.path = u.path })
+	}
+}
+
+// neighbourChanged takes notice of the link-layer address of a next hop.
+func (d *Device) neighbourChanged(addr netip.Addr, mac [6]byte) {
+	d.rebuildPaths(func(q *qp) bool {
+		if q.route.local || q.route.hop != addr || q.route.fields.DstMAC == mac {
+			return false
+		}
+		q.route.fields.DstMAC = mac
+		return true
+	})
+}
