@@ -84,6 +84,12 @@ func (w *SocketWaiter) Sleep(d time.Duration) (bool, error) {
 		}
 		return false, fmt.Errorf("%w: another goroutine sleeps on this waiter", ErrInUse)
 	}
+	for _, s := range w.socks {
+		if err := s.Err(); err != nil {
+			w.rise(false)
+			return false, err // it would look readable for ever
+		}
+	}
 	if d == 0 || w.avail() {
 		return w.rise(w.avail()), nil
 	}
