@@ -70,6 +70,7 @@ var steerCases = []struct {
 	{"IPv4 version 0", roce(versionByte(0x05)), VerdictPassIPHeader},
 	{"IPv4 header of four words", roce(versionByte(0x44)), VerdictPassIPHeader},
 	{"IPv6 version 4", roce6(versionByte(0x40)), VerdictPassIPHeader},
+	{"IPv6 version 7", roce6(versionByte(0x70)), VerdictPassIPHeader},
 	{"IPv4 with one word of options", roce(versionByte(0x46)), VerdictPassIPOptions},
 	{"IPv4 with ten words of options", roce(versionByte(0x4f)), VerdictPassIPOptions},
 	{"first fragment", roce(fragment(0x2000)), VerdictPassFragment},
@@ -192,5 +193,22 @@ func TestActionsFromOptions(t *testing.T) {
 				t.Errorf("no socket: verdict %v, want %v", got, wantSocket)
 			}
 		})
+	}
+}
+
+// TestUnknownAction writes into the configuration what no Action stands for, as
+// another program that has the pinned map could.
+func TestUnknownAction(t *testing.T) {
+	s := loadForUs(t)
+	check(t, s.Unregister(0))
+	for _, action := range []uint32{0, 3, xdpRedirect, 5, 1 << 31} {
+		s.config.words[configUnknownQPN].Store(action)
+		s.config.words[configNoSocket].Store(action)
+		if got := verdictOf(t, s, roce(qpn(0x12)), nil); got != VerdictDropQPN {
+			t.Errorf("action %d for an unknown queue pair: verdict %v", action, got)
+		}
+		if got := verdictOf(t, s, roce(), nil); got != VerdictDropNoSocket {
+			t.Errorf("action %d without a socket: verdict %v", action, got)
+		}
 	}
 }
