@@ -249,10 +249,12 @@ func TestNetnsPoll(t *testing.T) {
 		t.Errorf("Poll for a frame: %d, %d, %v", rx, comp, err)
 	}
 	b.recv()
-	time.AfterFunc(5*time.Millisecond, func() { b.send(payload(64, 2)) })
+	sent := make(chan struct{})
+	time.AfterFunc(5*time.Millisecond, func() { b.send(payload(64, 2)); close(sent) })
 	if rx, _, err := sa.Poll(5 * time.Second); rx != 1 || err != nil {
 		t.Errorf("Poll for a later frame: %d, %v", rx, err)
 	}
+	<-sent
 }
 
 func TestNetnsBusyPoll(t *testing.T) {

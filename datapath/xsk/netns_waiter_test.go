@@ -65,8 +65,10 @@ func TestNetnsWaiter(t *testing.T) {
 		{"frame on the first socket", func() { b0.send(payload(64, 2)) }},
 		{"frame on the second socket", func() { b1.send(payload(64, 3)) }},
 	} {
-		time.AfterFunc(5*time.Millisecond, tc.do)
+		done := make(chan struct{}) // the sleeper may wake before Kick returns
+		time.AfterFunc(5*time.Millisecond, func() { tc.do(); close(done) })
 		woken, err := w.Sleep(5 * time.Second)
+		<-done
 		if !woken || err != nil {
 			t.Errorf("%s: Sleep says %v, %v", tc.name, woken, err)
 		}
