@@ -99,8 +99,8 @@ func (q *QP) respSendResult(now mono.Time, tx *Batch, s *savedResult) {
 		q.respPut(tx, infoReadOnly, p, q.respAckSyndrome())
 		q.respServed(s)
 	}
-	// A response acknowledges what came before its request.
-	if st := &q.resp.st; st.ackPSN.Less(p) {
+	// A response acknowledges its request and what came before.
+	if st := &q.resp.st; st.ackPSN.LessEq(p) {
 		st.flags &^= ackDue
 	}
 }
