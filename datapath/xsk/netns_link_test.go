@@ -43,6 +43,12 @@ func TestNetnsLinkDownAndUp(t *testing.T) {
 	if n := a.port.TxPending(); n != 1 {
 		t.Errorf("%d descriptors queued, want the one that was", n)
 	}
+	if err := a.port.WakeFill(); !errors.Is(err, xsk.ErrDown) {
+		t.Errorf("WakeFill on a link that is down: %v, want ErrDown", err)
+	}
+	if st, err := a.port.Stats(); err != nil || st.FillWakeupErrors != 1 || st.KickErrors == 0 {
+		t.Errorf("counted %d failed wake-ups and %d failed kicks (%v)", st.FillWakeupErrors, st.KickErrors, err)
+	}
 
 	c.setUp(0, true)
 	c.waitRunning()
@@ -99,8 +105,8 @@ func TestNetnsInterfaceRemoved(t *testing.T) {
 	if _, _, err := s.Poll(10 * time.Millisecond); err != nil && !errors.Is(err, xsk.ErrDown) {
 		t.Errorf("Poll without an interface: %v", err)
 	}
-	if _, err := w.Sleep(10 * time.Millisecond); err != nil {
-		t.Errorf("Sleep without an interface: %v", err)
+	if woken, err := w.Sleep(10 * time.Millisecond); woken || err != nil {
+		t.Errorf("Sleep without an interface: %v, %v: must not keep a worker awake", woken, err)
 	}
 	if _, err := s.Stats(); err != nil {
 		t.Errorf("Stats without an interface: %v", err)

@@ -1,7 +1,10 @@
 package xsk_test
 
 import (
+	"runtime"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/roce-xdp/roce-xdp/datapath/xsk"
 )
@@ -78,6 +81,81 @@ func TestNetnsTransfer(t *testing.T) {
 				t.Errorf("the kernel dropped something: %+v", st.Kernel)
 			}
 		})
+	}
+}
+
+// The halves of a socket belong to a goroutine each.
+func TestNetnsHalves(t *testing.T) {
+	c := newCable(t, cableConfig{})
+	s, far := c.socket(0, 0, nil), newStation(t, c.socket(1, 0, nil))
+	if s.Ifindex() != c.ifindex(0) || s.Queue() != 0 {
+		t.Errorf("socket of interface %d, queue %d", s.Ifindex(), s.Queue())
+	}
+	const total = 2000
+	pools := [2]*xsk.Pool{xsk.NewPool(s.UMEM(), 0, 1024), xsk.NewPool(s.UMEM(), 1024, 1024)}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		rx, pool := s.RX(), pools[0]
+		var addrs [64]uint64
+		var descs [64]xsk.Desc
+		for got, deadline := 0, time.Now().Add(10*time.Second); got < total && time.Now().Before(deadline); {
+			free := addrs[:min(len(addrs), rx.FillFree())]
+			rx.Fill(free[:pool.Get(free)])
+			n := rx.Receive(descs[:])
+			for _, d := range descs[:n] {
+				pool.Put(d.Addr)
+			}
+			if got += n; n == 0 {
+				runtime.Gosched()
+			}
+		}
+	})
+	wg.Go(func() {
+		tx, pool := s.TX(), pools[1]
+		var addrs [64]uint64
+		for sent, deadline := 0, time.Now().Add(10*time.Second); sent < total && time.Now().Before(deadline); {
+			pool.PutAll(addrs[:tx.Complete(addrs[:])])
+			addr, ok := pool.GetOne()
+			if !ok {
+				runtime.Gosched()
+				continue
+			}
+			d := xsk.Desc{Addr: addr, Len: 64}
+			copy(s.Frame(d), payload(64, uint64(sent)))
+			n, err := tx.Transmit([]xsk.Desc{d})
+			if err != nil {
+				t.Errorf("Transmit: %v", err)
+				return
+			}
+			sent += n
+		}
+	})
+	received := 0
+	deadline := time.Now().Add(10 * time.Second)
+	for sent := 0; sent < total && time.Now().Before(deadline); {
+		// As many in flight as the receiving half surely has filled.
+		if n := far.port.CompAvail(); n != 0 {
+			far.reap(n)
+		}
+		if st, err := s.Stats(); err != nil || sent-int(st.RxFrames) > 32 {
+			runtime.Gosched()
+		} else if st.Filled > 64 {
+			far.send(payload(64, uint64(sent)))
+			sent++
+		}
+		received += len(far.recv())
+	}
+	wg.Wait()
+	eventually(t, "all frames arrive", func() bool {
+		received += len(far.recv())
+		return received == total
+	})
+	st, err := s.Stats()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if st.RxFrames != total || st.TxFrames != total || pools[0].Rejected()+pools[1].Rejected() != 0 {
+		t.Errorf("%d frames received and %d sent of %d; kernel %+v", st.RxFrames, st.TxFrames, total, st.Kernel)
 	}
 }
 

@@ -84,6 +84,9 @@ func TestNetnsWaiter(t *testing.T) {
 		t.Errorf("Sleep after Close: %v, want ErrClosed", err)
 	}
 	w.Wake() // harmless
+	if err := w.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
 }
 
 func (s *station) waitAvail() {

@@ -207,7 +207,9 @@ func (w *SocketWaiter) Wake() {
 
 // Close ends a Sleep in progress with an error that wraps ErrClosed.
 func (w *SocketWaiter) Close() error {
-	w.closed.Store(true)
+	if w.closed.Swap(true) {
+		return nil
+	}
 	if err := w.file.Close(); err != nil {
 		return fmt.Errorf("xsk: close waiter: %w", err)
 	}
