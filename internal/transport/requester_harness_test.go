@@ -39,12 +39,13 @@ type reqConfig struct {
 	sge      int
 	inline   int
 	cqe      int
+	mem      int  // bytes of local memory
 	unsigned bool // do not signal by default
 	sigAll   bool
 }
 
 func reqDefaults() reqConfig {
-	return reqConfig{mtu: ibv.MTU256, rd: 4, timeout: 14, retry: 3, rnr: 3, window: 64, batch: 64, wr: 64, sge: 4, inline: 64, cqe: 256}
+	return reqConfig{mtu: ibv.MTU256, rd: 4, timeout: 14, retry: 3, rnr: 3, window: 64, batch: 64, wr: 64, sge: 4, inline: 64, cqe: 256, mem: reqBytes}
 }
 
 // reqRig is a requester between a test that posts work requests and a peer that
@@ -52,20 +53,20 @@ func reqDefaults() reqConfig {
 type reqRig struct {
 	testing.TB
 	reqConfig
-	qp  *QP
-	env *Env
-	tx  *Batch
-	sq  *queue.Producer
-	cq  *queue.Consumer
-	now mono.Time
-	mr  *memory.Region
-	mem []byte
-	id  uint64
+	qp    *QP
+	env   *Env
+	tx    *Batch
+	sq    *queue.Producer
+	cq    *queue.Consumer
+	now   mono.Time
+	mr    *memory.Region
+	local []byte
+	id    uint64
 }
 
 func newReqRig(t testing.TB, c reqConfig) *reqRig {
 	t.Helper()
-	mem := make([]byte, reqBytes)
+	mem := make([]byte, c.mem)
 	for i := range mem {
 		mem[i] = byte(i*7 + i>>8)
 	}
@@ -77,7 +78,7 @@ func newReqRig(t testing.TB, c reqConfig) *reqRig {
 	must(t, err)
 	cq, err := queue.New(c.cqe, queue.CQESize)
 	must(t, err)
-	r := &reqRig{TB: t, reqConfig: c, env: NewEnv(table), tx: NewBatch(c.batch), mr: mr, mem: mem, now: 1000}
+	r := &reqRig{TB: t, reqConfig: c, env: NewEnv(table), tx: NewBatch(c.batch), mr: mr, local: mem, now: 1000}
 	r.env.Window = c.window
 	r.sq, r.cq = queue.NewProducer(sq), queue.NewConsumer(cq)
 	r.qp = NewQP(r.env, Config{
@@ -125,7 +126,6 @@ func (r *reqRig) sge(off, n int) queue.SGE {
 
 // post puts w into the send queue as it is, but for WRID: 1, 2, 3...
 func (r *reqRig) post(w queue.SendWQE, sges ...queue.SGE) {
-	r.Helper()
 	if r.sq.FreeNow() == 0 {
 		r.Fatal("send queue is full")
 	}

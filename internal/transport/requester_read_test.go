@@ -16,13 +16,13 @@ func TestReqReadScatters(t *testing.T) {
 		for _, cut := range []int{0, 1, n / 3, n / 2, n - 1, n} {
 			reqEach(t, nil, func(r *reqRig) {
 				r.wr(ibv.WRRDMARead, n, r.sge(1000, cut), r.sge(0, 0), r.sge(9000, n-cut))
-				before := bytes.Clone(r.mem)
+				before := bytes.Clone(r.local)
 				r.poll()
 				r.answer(0, n, 0, (n+reqMTU-1)/reqMTU)
 				r.done(fmt.Sprintf("1 SUCCESS %dB", n))
 				copy(before[1000:], reqRemote(n)[:cut])
 				copy(before[9000:], reqRemote(n)[cut:])
-				if !bytes.Equal(r.mem, before) {
+				if !bytes.Equal(r.local, before) {
 					r.Errorf("%d bytes cut at %d: memory differs", n, cut)
 				}
 			})
@@ -85,7 +85,7 @@ func TestReqReadGap(t *testing.T) {
 				first := r.qp.req.una.Sub(r.start)
 				r.answer(0, n, first, 5)
 				r.done("1 SUCCESS 1280B")
-				if !bytes.Equal(r.mem[:n], reqRemote(n)) {
+				if !bytes.Equal(r.local[:n], reqRemote(n)) {
 					r.Error("memory differs")
 				}
 			})
@@ -106,7 +106,7 @@ func TestReqReadResponsesSwapped(t *testing.T) {
 		r.expect("READ_REQUEST 2 [+512 768] A")
 		r.serve(n, 2, 5)
 		r.done("1 SUCCESS 1280B")
-		if !bytes.Equal(r.mem[:n], reqRemote(n)) {
+		if !bytes.Equal(r.local[:n], reqRemote(n)) {
 			r.Error("memory differs")
 		}
 	})
@@ -183,7 +183,7 @@ func TestReqReadChunksKeepTheirBounds(t *testing.T) {
 		r.serve(n, 1, 4)
 		r.serve(n, 4, 8)
 		r.done("1 SUCCESS 2048B")
-		if !bytes.Equal(r.mem[:n], reqRemote(n)) {
+		if !bytes.Equal(r.local[:n], reqRemote(n)) {
 			r.Error("memory differs")
 		}
 	})
@@ -222,11 +222,11 @@ func TestReqReadWrongResponse(t *testing.T) {
 				r.send(1)
 				r.poll()
 				r.answer(0, n, 0, c.good)
-				before := bytes.Clone(r.mem)
+				before := bytes.Clone(r.local)
 				r.resp(c.op, c.good, make([]byte, c.n))
 				r.failed("1 "+c.want, 2, 1)
 				r.counted(DropResponse, 1)
-				if !bytes.Equal(r.mem, before) {
+				if !bytes.Equal(r.local, before) {
 					r.Error("memory was written")
 				}
 			})
@@ -308,7 +308,7 @@ func TestReqReadIntoDeregisteredMemory(t *testing.T) {
 func TestReqAtomicResult(t *testing.T) {
 	for _, op := range []ibv.WROpcode{ibv.WRAtomicCmpAndSwp, ibv.WRAtomicFetchAdd} {
 		reqEach(t, nil, func(r *reqRig) {
-			before := bytes.Clone(r.mem)
+			before := bytes.Clone(r.local)
 			r.wr(op, 8, r.sge(403, 3), r.sge(800, 5))
 			r.wr(op, 16, r.sge(1600, 16)) // more than a result needs
 			r.poll()
@@ -319,7 +319,7 @@ func TestReqAtomicResult(t *testing.T) {
 			copy(before[403:], one[:3])
 			copy(before[800:], one[3:])
 			copy(before[1600:], nativeWord(0xFFFFFFFFFFFFFFFE))
-			if !bytes.Equal(r.mem, before) {
+			if !bytes.Equal(r.local, before) {
 				r.Error("memory differs")
 			}
 		})
@@ -337,7 +337,7 @@ func TestReqAtomicPSN(t *testing.T) {
 		r.atomicAck(0, 1)
 		r.atomicAck(0, 2)
 		r.done("1 SUCCESS 8B")
-		if !bytes.Equal(r.mem[:8], nativeWord(1)) {
+		if !bytes.Equal(r.local[:8], nativeWord(1)) {
 			r.Error("the stale result was stored")
 		}
 		r.atomicAck(2, 3)

@@ -64,7 +64,7 @@ func TestReqPayloadAtEveryMTU(t *testing.T) {
 			for i := range r.tx.Intents {
 				got = append(got, r.payload(i)...)
 			}
-			want := bytes.Join([][]byte{r.mem[50000 : 50000+a], r.mem[100 : 100+b], r.mem[90000 : 90000+n-a-b]}, nil)
+			want := bytes.Join([][]byte{r.local[50000 : 50000+a], r.local[100 : 100+b], r.local[90000 : 90000+n-a-b]}, nil)
 			if !bytes.Equal(got, want) {
 				t.Errorf("mtu %d, %d bytes: payload differs", m, n)
 			}

@@ -221,7 +221,7 @@ func TestReqReadInChunks(t *testing.T) {
 					served = end
 				}
 				r.done(fmt.Sprintf("1 SUCCESS %dB", n))
-				if string(r.mem[1000:1000+n]) != string(reqRemote(n)) {
+				if string(r.local[1000:1000+n]) != string(reqRemote(n)) {
 					t.Error("memory differs")
 				}
 			})

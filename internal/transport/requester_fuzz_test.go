@@ -1,0 +1,242 @@
+package transport
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/mono"
+	"github.com/roce-xdp/roce-xdp/internal/psn"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
+)
+
+// reqFuzz drives a requester with bytes: each step is one of posting, polling,
+// a response of any kind around the outstanding PSNs, time, a changed window.
+// What must hold after any of them is checked after all of them.
+type reqFuzz struct {
+	*reqRig
+	in   []byte
+	sent map[psn.PSN]string // what went out with each PSN
+	next uint64             // work request that completes next
+	rd   int
+}
+
+func newReqFuzz(t testing.TB, in []byte) *reqFuzz {
+	c := reqDefaults()
+	f := &reqFuzz{in: in, sent: map[psn.PSN]string{}, next: 1}
+	c.start, c.rd, c.retry, c.rnr, c.wr, c.mem = psn.Of(0xFFFFF0), 1+f.byte()%5, 7, 7, 16, 4096
+	c.window = 1 + int(f.byte()%40)
+	f.reqRig, f.rd = newReqRig(t, c), int(c.rd)
+	return f
+}
+
+func (f *reqFuzz) byte() byte {
+	if len(f.in) == 0 {
+		return 0
+	}
+	b := f.in[0]
+	f.in = f.in[1:]
+	return b
+}
+
+func (f *reqFuzz) run() {
+	for len(f.in) > 0 && f.qp.reqLive() {
+		f.step()
+		f.collect()
+		f.check()
+	}
+	f.qp.fail(f.now)
+	f.collect()
+	if f.next != f.id+1 {
+		f.Errorf("%d work requests posted, the next to complete is %d", f.id, f.next)
+	}
+}
+
+func (f *reqFuzz) step() {
+	switch b := f.byte(); b % 8 {
+	case 0, 1:
+		f.postAny(b >> 3)
+	case 2, 3:
+		f.pollAndRecord()
+	case 4:
+		f.pass(time.Duration(b>>3) * 5 * time.Millisecond)
+	case 5:
+		f.env.Window = int(b >> 3)
+	default:
+		f.respond(b >> 3)
+	}
+}
+
+func (f *reqFuzz) postAny(b byte) {
+	if f.sq.FreeNow() == 0 {
+		return
+	}
+	ops := [...]ibv.WROpcode{ibv.WRSend, ibv.WRRDMAWrite, ibv.WRRDMARead, ibv.WRAtomicFetchAdd, ibv.WRRDMARead, ibv.WRAtomicWrite}
+	op := ops[int(b)%len(ops)]
+	n := 8
+	if op != ibv.WRAtomicWrite && op != ibv.WRAtomicFetchAdd {
+		n = int(f.byte()) * 13
+	}
+	w := queue.SendWQE{Opcode: op, Flags: ibv.SendSignaled, NumSGE: 1, Length: uint32(n), RemoteAddr: reqVA, RKey: reqRKey}
+	if b&1 != 0 {
+		w.Flags |= ibv.SendFence
+	}
+	f.post(w, f.sge(0, n))
+}
+
+// pollAndRecord wants every PSN to be sent the same way each time.
+func (f *reqFuzz) pollAndRecord() {
+	f.tx.Reset(1 + int(f.byte()%64))
+	f.qp.Poll(f.now, f.tx)
+	for i := range f.tx.Intents {
+		in := &f.tx.Intents[i]
+		s := fmt.Sprintf("%s %d %x", in.Info.Name, in.Len, in.Hdr[wire.BTHLen:in.HdrLen])
+		if in.Info.Opcode == wire.ReadRequest {
+			h := wire.RETHAt(in.Hdr[in.Info.RETH:])
+			// Each response's place in memory must stay the same.
+			for k := 0; k < max(1, (int(h.DMALen())+reqMTU-1)/reqMTU); k++ {
+				f.same(in.PSN.Add(k), fmt.Sprintf("READ %d", h.VA()+uint64(k*reqMTU)))
+			}
+			continue
+		}
+		f.same(in.PSN, s)
+	}
+}
+
+func (f *reqFuzz) same(p psn.PSN, s string) {
+	if old, ok := f.sent[p]; ok && old != s {
+		f.Errorf("PSN %d was %s and is %s", p.Sub(f.start), old, s)
+	}
+	f.sent[p] = s
+}
+
+// respond sends the right answer to some PSN near the outstanding ones, or a
+// wrong one.
+func (f *reqFuzz) respond(b byte) {
+	r := &f.qp.req
+	k := r.una.Sub(f.start) + int(f.byte()%12) - 2
+	if b&1 == 0 {
+		k = r.una.Sub(f.start) // in order
+	}
+	w := f.owner(f.start.Add(k))
+	switch {
+	case b>>1&7 == 0:
+		f.ackWith(k, wire.Syndrome(f.byte()))
+	case b>>1&7 == 1:
+		f.nak(k)
+	case b>>1&7 == 2:
+		f.rnrNak(k, 1+f.byte()%20)
+	case w == nil || !w.kind.answered():
+		f.ack(k)
+	case w.kind == kindAtomic:
+		f.atomicAck(k, 1)
+	case w.kind == kindAtomicWrite:
+		f.resp(wire.ReadRespOnly, k, nil)
+	default:
+		f.readAnswer(w, k)
+	}
+}
+
+func (f *reqFuzz) owner(p psn.PSN) *sendWQE {
+	r := &f.qp.req
+	for i := r.head; i != r.tail; i++ {
+		if w := r.at(i); w.offset(p) < w.packets {
+			return w
+		}
+	}
+	return nil
+}
+
+func (f *reqFuzz) readAnswer(w *sendWQE, k int) {
+	off := w.offset(f.start.Add(k))
+	from, to := f.qp.span(w, off, off+1)
+	end := w.chunkEnd(off)
+	base := off / w.chunk * w.chunk
+	f.resp(reqRespOp(int(off-base), int(end-base)), k, make([]byte, to-from))
+}
+
+// collect wants completions in the order of posting, each once.
+func (f *reqFuzz) collect() {
+	n, _ := f.cq.Avail()
+	for range n {
+		var c queue.CQE
+		queue.GetCQE(f.cq.Slot(0), &c)
+		f.cq.Release(1)
+		if c.WRID != f.next {
+			f.Fatalf("work request %d completed, want %d", c.WRID, f.next)
+		}
+		f.next++
+	}
+}
+
+func (f *reqFuzz) check() {
+	r := &f.qp.req
+	if !f.qp.reqLive() {
+		return
+	}
+	fail := func(what string, v ...any) {
+		f.Helper()
+		f.Fatalf("%s: %s; head %d cur %d tail %d, una %d nxt %d max %d", what, fmt.Sprint(v...),
+			r.head, r.cur, r.tail, r.una.Sub(f.start), r.nxt.Sub(f.start), r.max.Sub(f.start))
+	}
+	if int32(r.cur-r.head) < 0 || int32(r.tail-r.cur) < 0 {
+		fail("order of indices")
+	}
+	if r.nxt.Less(r.una) || r.max.Less(r.nxt) || r.assign.Less(r.max) {
+		fail("order of PSNs")
+	}
+	if r.head != r.tail && r.oldest().offset(r.una) >= r.oldest().packets {
+		fail("the oldest PSN is not of the oldest request")
+	}
+	if r.cur == r.tail && r.nxt != r.assign || r.cur != r.tail && r.at(r.cur).offset(r.nxt) >= r.at(r.cur).packets {
+		fail("the next PSN is not of the current request")
+	}
+	if n := f.countCredits(); n != r.credits || n > f.rd {
+		fail("credits", r.credits, " outstanding ", n)
+	}
+	if armed := r.ackTimer != mono.Never; armed != (r.inflight() > 0) {
+		fail("timer", armed)
+	}
+	if f.qp.NextDeadline() == mono.Never && r.una != r.max {
+		fail("nothing will ever happen")
+	}
+}
+
+// countCredits counts the READ requests and atomics from una up to nxt.
+func (f *reqFuzz) countCredits() (n int) {
+	r := &f.qp.req
+	for p := r.una; p != r.nxt; {
+		w := f.owner(p)
+		switch {
+		case w.kind == kindRead:
+			n++
+			p = w.first.Add(int(w.chunkEnd(w.offset(p))))
+		case w.kind.answered():
+			n++
+			p = p.Next()
+		default:
+			p = p.Next()
+		}
+	}
+	return n
+}
+
+func FuzzRequester(f *testing.F) {
+	rnd := rand.New(rand.NewPCG(1, 2))
+	for range 64 {
+		b := make([]byte, 400)
+		for i := range b {
+			b[i] = byte(rnd.Uint32())
+		}
+		f.Add(b)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		if len(b) > 4096 {
+			t.Skip("longer inputs say nothing new")
+		}
+		newReqFuzz(t, b).run()
+	})
+}
