@@ -37,7 +37,7 @@ func (s *Steer) load(o *Options) error {
 	}
 	spec.Maps[steerMapXsks].MaxEntries = uint32(opts.Queues)
 	if err := spec.LoadAndAssign(&s.objects, nil); err != nil {
-		return explainLoad(err, memlock)
+		return explainLoad(err, memlock, ProbeFrags)
 	}
 	if err := s.mapMemory(); err != nil {
 		return err
@@ -60,8 +60,8 @@ func (s *Steer) mapMemory() (err error) {
 }
 
 // explainLoad finds out why the kernel refused. memlock is what came of lifting
-// the limit of locked memory.
-func explainLoad(err, memlock error) error {
+// the limit of locked memory; probe tries the newest feature that is needed.
+func explainLoad(err, memlock error, probe func() error) error {
 	if errors.Is(err, unix.EPERM) && memlock != nil {
 		return fmt.Errorf("%w; on kernels before 5.11 also CAP_SYS_RESOURCE or LimitMEMLOCK=infinity (%w, %w)",
 			ErrPrivilege, err, memlock)
@@ -70,8 +70,8 @@ func explainLoad(err, memlock error) error {
 		return fmt.Errorf("%w (%w)", ErrPrivilege, err)
 	}
 	// The verifier's own message does not name a missing feature: ask.
-	if probe := ProbeFrags(); errors.Is(probe, ErrNotSupported) {
-		return fmt.Errorf("%w (%w)", probe, err)
+	if missing := probe(); errors.Is(missing, ErrNotSupported) {
+		return fmt.Errorf("%w (%w)", missing, err)
 	}
 	var verifier *ebpf.VerifierError
 	if errors.As(err, &verifier) {

@@ -35,6 +35,13 @@ func newNamespace(t testing.TB) *namespace {
 	return &namespace{t: t, ns: ns}
 }
 
+// requireNetns skips the test as a whole, before its parts are skipped one by one.
+func requireNetns(t testing.TB) {
+	t.Helper()
+	newNamespace(t)
+	require(t, ProbeFrags())
+}
+
 // onThread runs f on a thread that ends with it, so that whatever f does to the
 // thread's namespaces reaches no other goroutine.
 func onThread(f func() error) error {

@@ -46,6 +46,7 @@ var allPins = []string{"addresses", "config", "counters", "link", "qpns", "xsks"
 // TestNetnsTakeOver restarts: the second program replaces the first behind the
 // same link, and brings maps of its own.
 func TestNetnsTakeOver(t *testing.T) {
+	requireNetns(t)
 	for _, mode := range []Mode{ModeNative, ModeGeneric} {
 		t.Run(mode.String(), func(t *testing.T) {
 			p := newPair(t, queues{})

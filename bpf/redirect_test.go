@@ -56,6 +56,7 @@ func received(t testing.TB, sock *xsk.Socket) []byte {
 // TestNetnsRedirect sends real frames into real sockets, of one and of several
 // buffers, and wants nothing else to arrive there.
 func TestNetnsRedirect(t *testing.T) {
+	requireNetns(t)
 	for _, mode := range []Mode{ModeNative, ModeGeneric} {
 		t.Run(mode.String(), func(t *testing.T) {
 			p, s := newPair(t, queues{}), load(t, nil)

@@ -177,6 +177,7 @@ func TestActions(t *testing.T) {
 
 // TestActionsFromOptions loads with the actions instead.
 func TestActionsFromOptions(t *testing.T) {
+	require(t, ProbeFrags())
 	for _, a := range []Action{ActionDrop, ActionPass} {
 		t.Run(a.String(), func(t *testing.T) {
 			s := load(t, &Options{UnknownQPN: a, NoSocket: a})
