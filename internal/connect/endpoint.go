@@ -49,12 +49,3 @@ func Local(qp *verbs.QP, gid verbs.GIDEntry, region *verbs.MR) Endpoint {
 	}
 	return e
 }
-
-// GID chooses the source address: the entry at index, or the device's default
-// when index is negative.
-func GID(dev *verbs.Context, index int) (verbs.GIDEntry, error) {
-	if index < 0 {
-		return dev.DefaultGID()
-	}
-	return dev.QueryGID(index)
-}

@@ -86,3 +86,13 @@ func Connect(qp *verbs.QP, p Path, own, peer Endpoint) error {
 	}
 	return nil
 }
+
+// PathMTU is the MTU of that many bytes, 0 when there is none.
+func PathMTU(bytes int) verbs.MTU {
+	for m := verbs.MTU256; m <= verbs.MTU4096; m++ {
+		if m.Bytes() == bytes {
+			return m
+		}
+	}
+	return 0
+}

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roce-xdp/roce-xdp/internal/pingpong"
+)
+
+func newPingpong() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "pingpong",
+		Short: "Exchange messages with ibv_rc_pingpong, or with itself",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return misuse(cmd, fmt.Errorf("no transport service %q: rc is there", args[0]))
+			}
+			return cmd.Help()
+		},
+	}
+	cmd.AddCommand(newPingpongRC())
+	return cmd
+}
+
+func newPingpongRC() *cobra.Command {
+	var device deviceFlags
+	o := pingpong.Defaults()
+	cmd := &cobra.Command{
+		Use:   "rc [flags] [SERVER]",
+		Short: "Ping-pong over a reliable connection",
+		Long: `rc is one end of ibv_rc_pingpong: same protocol, options and output. The other
+end may be that program on a host with an RDMA adapter or with Linux's rdma_rxe,
+started with -g and the index of its RoCE v2 GID. Both ends must be given the
+same -n, -s and -m.`,
+		Example: `  sudo roce-xdp pingpong rc -d eth0              # the server
+  ibv_rc_pingpong -d rxe0 -g 1 192.0.2.1         # the client, elsewhere`,
+		Args: argsBetween(0, 1, "the server's host name or address is the only one"),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			open, err := device.opener(cmd)
+			if err != nil {
+				return err
+			}
+			if len(args) == 1 {
+				o.Server = args[0]
+			}
+			o.Open, o.Out = open, cmd.OutOrStdout()
+			o.Listening = func(port int) {
+				fmt.Fprintf(cmd.ErrOrStderr(), "waiting for the client on TCP port %d\n", port)
+			}
+			_, err = pingpong.RC(cmd.Context(), o)
+			if errors.Is(err, pingpong.ErrOptions) {
+				return misuse(cmd, err)
+			}
+			return err
+		},
+	}
+	f := cmd.Flags()
+	device.add(cmd)
+	f.StringVarP(&o.Interface, "device", "d", "", "network interface (default: the one that leads to the other end)")
+	f.IntVarP(&o.Port, "port", "p", o.Port, "TCP port on which the two ends meet")
+	f.IntVarP(&o.GIDIndex, "gid-idx", "g", o.GIDIndex, "index of the source GID (default: that of the TCP connection's address)")
+	f.IntVarP(&o.Size, "size", "s", o.Size, "bytes of each message")
+	f.IntVarP(&o.MTU, "mtu", "m", o.MTU, "path MTU")
+	f.IntVarP(&o.RxDepth, "rx-depth", "r", o.RxDepth, "receives kept posted")
+	f.IntVarP(&o.Iters, "iters", "n", o.Iters, "messages each way")
+	f.IntVarP(&o.SL, "sl", "l", o.SL, "service level")
+	f.BoolVarP(&o.Events, "events", "e", false, "sleep on completion events instead of polling")
+	f.BoolVarP(&o.Validate, "chk", "c", false, "validate the received buffer")
+	f.BoolVarP(&o.JSON, "json", "j", false, "print JSON")
+	return cmd
+}

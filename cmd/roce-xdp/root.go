@@ -1,0 +1,83 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/roce-xdp/roce-xdp/bpf"
+	"github.com/roce-xdp/roce-xdp/datapath"
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// usageError is a command line that is not understood.
+type usageError struct {
+	command string
+	err     error
+}
+
+func (e *usageError) Error() string { return e.err.Error() }
+func (e *usageError) Unwrap() error { return e.err }
+
+// misuse makes a usage error of cmd.
+func misuse(cmd *cobra.Command, err error) error {
+	return &usageError{command: cmd.CommandPath(), err: err}
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "roce-xdp",
+		Short: "RoCEv2 network adapter in software, over XDP and AF_XDP",
+		Long: `roce-xdp makes an RDMA adapter (RoCEv2) of an ordinary Ethernet interface: XDP
+steers its RoCE frames into AF_XDP sockets, everything else stays with the kernel.
+
+Most commands need root, or the capabilities of docs/privileges.md.`,
+		Example: `  sudo roce-xdp demo
+  sudo roce-xdp perf write-bw -d eth0                 # on one host
+  sudo roce-xdp perf write-bw -d eth0 192.0.2.1       # on the other`,
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return misuse(cmd, fmt.Errorf("no command %q", args[0]))
+			}
+			return cmd.Help()
+		},
+	}
+	root.SetFlagErrorFunc(misuse)
+	root.CompletionOptions.HiddenDefaultCmd = true
+	root.AddCommand(newVersion(), newDemo(), newPerf(), newPingpong())
+	return root
+}
+
+// exactly is a check of positional arguments whose failure is a usage error.
+func argsBetween(low, high int, what string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		if len(args) < low || len(args) > high {
+			return misuse(cmd, fmt.Errorf("%d arguments: %s", len(args), what))
+		}
+		return nil
+	}
+}
+
+// deviceFlags are those of every command that opens a device.
+type deviceFlags struct {
+	mode   string
+	queues int
+}
+
+func (f *deviceFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.mode, "mode", "auto", "where XDP runs: native (in the driver), generic, or auto")
+	cmd.Flags().IntVar(&f.queues, "queues", 0, "receive queues to use, 0 for all that the interface has")
+}
+
+// opener returns how a device is opened.
+func (f *deviceFlags) opener(cmd *cobra.Command) (func(string) (*verbs.Context, error), error) {
+	mode, err := bpf.ParseMode(f.mode)
+	if err != nil {
+		return nil, misuse(cmd, err)
+	}
+	return func(ifname string) (*verbs.Context, error) {
+		return datapath.Open(ifname, &datapath.Options{Mode: mode, Queues: f.queues})
+	}, nil
+}

@@ -1,0 +1,153 @@
+package demo
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"time"
+
+	"github.com/roce-xdp/roce-xdp/internal/perf"
+)
+
+// measured is how long each bandwidth is measured.
+const (
+	measured      = 700 * time.Millisecond
+	measuredQuick = 50 * time.Millisecond
+)
+
+// ends are two connected sides of a test in this process.
+type ends struct{ a, b *perf.End }
+
+func (d *demo) newEnds(p perf.Params) (*ends, error) {
+	p, err := p.Complete()
+	if err != nil {
+		return nil, err
+	}
+	e := &ends{}
+	if e.a, err = perf.NewEnd(d.a.dev, d.a.gid, d.path(), p); err != nil {
+		return nil, err
+	}
+	if e.b, err = perf.NewEnd(d.b.dev, d.b.gid, d.path(), p); err != nil {
+		return nil, errors.Join(err, e.close())
+	}
+	if err := errors.Join(e.a.Connect(e.b.Endpoints()), e.b.Connect(e.a.Endpoints())); err != nil {
+		return nil, errors.Join(err, e.close())
+	}
+	e.a.Prepare(p.Sizes[0])
+	e.b.Prepare(p.Sizes[0])
+	return e, nil
+}
+
+func (e *ends) close() error {
+	var err error
+	for _, end := range []*perf.End{e.a, e.b} {
+		if end != nil {
+			err = errors.Join(err, end.Close())
+		}
+	}
+	return err
+}
+
+// latency measures 64-byte WRITEs, the ends sending in turns and polling memory,
+// and the same over TCP.
+func (d *demo) latency(ctx context.Context) error {
+	const size = 64
+	n := 20000
+	if d.Quick {
+		n = 200
+	}
+	e, err := d.newEnds(perf.Params{
+		Test: perf.Test{Op: perf.Write, Latency: true}, Sizes: []int{size}, Iters: n, TxDepth: 64, Inline: size,
+	})
+	if err != nil {
+		return err
+	}
+	samples, err := e.pingPong(ctx, n)
+	if err := errors.Join(err, e.close()); err != nil {
+		return err
+	}
+	d.report.Latency.Histogram = histogram(samples)
+	d.report.Latency.Write = perf.Summarize(size, samples)
+	tcp, err := d.tcpLatency(ctx, size, n)
+	if err != nil {
+		return err
+	}
+	d.report.Latency.TCP = perf.Summarize(size, tcp)
+	return nil
+}
+
+// pingPong runs both sides of a latency test and returns the samples of the
+// first. A tenth of them more go before, unmeasured.
+func (e *ends) pingPong(ctx context.Context, n int) ([]int64, error) {
+	warm := n / 10
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var over atomic.Bool
+	answered := make(chan error, 1)
+	go func() {
+		_, err := e.b.Latency(ctx, warm+n, false, make([]int64, 0, warm+n))
+		if err == nil {
+			err = e.b.Serve(ctx, &over) // acknowledges the last messages
+		}
+		answered <- err
+	}()
+	samples, err := e.a.Latency(ctx, warm+n, true, make([]int64, 0, warm+n))
+	over.Store(true)
+	if err != nil {
+		cancel()
+		return nil, errors.Join(err, <-answered)
+	}
+	return samples[warm:], <-answered
+}
+
+// bandwidth measures large messages of each operation, and TCP.
+func (d *demo) bandwidth(ctx context.Context) error {
+	duration := measured
+	if d.Quick {
+		duration = measuredQuick
+	}
+	for _, m := range []struct {
+		name string
+		op   perf.Op
+		size int
+	}{
+		{"RDMA WRITE", perf.Write, 64 << 10},
+		{"RDMA WRITE", perf.Write, 1 << 20},
+		{"RDMA READ", perf.Read, 1 << 20},
+		{"SEND", perf.Send, 1 << 20},
+	} {
+		e, err := d.newEnds(perf.Params{
+			Test: perf.Test{Op: m.op}, Sizes: []int{m.size}, Duration: duration, TxDepth: 16, RxDepth: 64, CQMod: 1,
+		})
+		if err != nil {
+			return err
+		}
+		bw, err := e.stream(ctx)
+		if err := errors.Join(err, e.close()); err != nil {
+			return err
+		}
+		d.report.Transfer = append(d.report.Transfer, Transfer{m.name, m.size, bw.Avg})
+	}
+	tcp, err := d.tcpBandwidth(ctx, 1<<20, duration)
+	if err != nil {
+		return err
+	}
+	d.report.Transfer = append(d.report.Transfer, Transfer{"TCP", 1 << 20, tcp})
+	return nil
+}
+
+// stream runs a bandwidth test from a to b.
+func (e *ends) stream(ctx context.Context) (perf.Bandwidth, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var over atomic.Bool
+	served := make(chan error, 1)
+	go func() { served <- e.b.Serve(ctx, &over) }()
+	bw, err := e.a.Bandwidth(ctx)
+	over.Store(true)
+	if err != nil {
+		cancel()
+		return bw, errors.Join(err, <-served)
+	}
+	return bw, <-served
+}

@@ -1,0 +1,214 @@
+package perf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync/atomic"
+	"time"
+
+	"github.com/roce-xdp/roce-xdp/internal/connect"
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// ErrStalled reports that nothing completed for a long time.
+var ErrStalled = errors.New("nothing completes")
+
+// stall is how long a test waits for the next completion. The queue pairs give
+// up earlier when the peer is gone; this is for peers that live and do nothing.
+const stall = 20 * time.Second
+
+// End is one side of a test. One goroutine uses it at a time.
+type End struct {
+	dev   *verbs.Context
+	pd    *verbs.PD
+	cq    *verbs.CQ
+	mr    *verbs.MR
+	qps   []*verbs.QP
+	path  connect.Path
+	own   []connect.Endpoint
+	peer  []connect.Endpoint
+	p     Params
+	slot  int // bytes of each half of the buffer: source, then target
+	wcs   []verbs.WC
+	recvs []verbs.RecvWR
+	pace  pacer
+
+	size                 int         // of a message, set by Prepare
+	sourceSGE, targetSGE []verbs.SGE // size bytes of each half
+	rounds               int64       // of latency tests, in step with the peer
+	arrived              int64       // messages received
+
+	// Requests of each queue pair, as counts from its first: posted, known to have
+	// completed, and up to the last that generates a completion.
+	posted, done, signaled []int64
+}
+
+// NewEnd makes the queue pairs and the buffer of one side and posts its
+// receives. Params are complete, path has the MTU that both ends use.
+func NewEnd(dev *verbs.Context, gid verbs.GIDEntry, path connect.Path, p Params) (*End, error) {
+	e := &End{
+		dev: dev, path: path, p: p, wcs: make([]verbs.WC, 64),
+		posted: make([]int64, p.QPs), done: make([]int64, p.QPs), signaled: make([]int64, p.QPs),
+	}
+	e.path.SGIDIndex = gid.Index
+	e.path.Access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
+	e.path.RDAtomic = uint8(p.Outstanding)
+	e.path.TrafficClass, e.path.SL = p.TrafficClass, p.SL
+	if err := e.build(gid); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return e, nil
+}
+
+func (e *End) build(gid verbs.GIDEntry) error {
+	var err error
+	if e.pd, err = e.dev.AllocPD(); err != nil {
+		return err
+	}
+	e.slot = (max(e.p.largest(), 8) + 4095) &^ 4095
+	buf, err := e.dev.AllocBuffer(2 * e.slot)
+	if err != nil {
+		return err
+	}
+	for i := range buf[:e.slot] {
+		buf[i] = byte(i)
+	}
+	if e.mr, err = e.pd.RegisterMemory(buf, e.path.Access); err != nil {
+		return err
+	}
+	perQP := e.p.TxDepth + 1
+	if e.p.Test.Op == Send {
+		perQP += e.p.RxDepth
+	}
+	if e.cq, err = e.dev.CreateCQ(e.p.QPs * perQP); err != nil {
+		return err
+	}
+	for i := range e.p.QPs {
+		qp, err := e.pd.CreateQP(&verbs.QPInitAttr{
+			Type: verbs.RC, SendCQ: e.cq, RecvCQ: e.cq, Context: uint64(i),
+			Cap: verbs.QPCap{MaxSendWR: e.p.TxDepth, MaxRecvWR: e.p.RxDepth, MaxInline: e.p.Inline},
+		})
+		if err != nil {
+			return err
+		}
+		e.qps = append(e.qps, qp)
+		if err := connect.ToInit(qp, e.path); err != nil {
+			return err
+		}
+		e.own = append(e.own, connect.Local(qp, gid, e.mr))
+	}
+	return e.postReceives()
+}
+
+// postReceives fills the receive queues, for tests that consume receives.
+func (e *End) postReceives() error {
+	if e.p.Test.Op != Send {
+		return nil
+	}
+	wr := verbs.RecvWR{SGList: []verbs.SGE{e.mr.SGE(e.slot, e.slot)}}
+	e.recvs = make([]verbs.RecvWR, e.p.RxDepth)
+	for i := range e.recvs {
+		e.recvs[i] = wr
+	}
+	for _, qp := range e.qps {
+		if _, err := qp.PostRecvBatch(e.recvs); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Endpoints are what the peer must know, one for each queue pair.
+func (e *End) Endpoints() []connect.Endpoint { return e.own }
+
+// Connect connects the queue pairs to the peer's.
+func (e *End) Connect(peer []connect.Endpoint) error {
+	if len(peer) != len(e.qps) {
+		return fmt.Errorf("%w: %d queue pairs for %d", connect.ErrEndpoint, len(peer), len(e.qps))
+	}
+	for i, qp := range e.qps {
+		if peer[i].Len < uint64(2*e.slot) {
+			return fmt.Errorf("%w: its buffer has %d bytes, the test needs %d", connect.ErrEndpoint, peer[i].Len, 2*e.slot)
+		}
+		if err := connect.Connect(qp, e.path, e.own[i], peer[i]); err != nil {
+			return err
+		}
+	}
+	e.peer = peer
+	return nil
+}
+
+// Close frees everything that the end made on the device.
+func (e *End) Close() error {
+	var errs error
+	for _, qp := range e.qps {
+		errs = errors.Join(errs, qp.Destroy())
+	}
+	e.qps = nil
+	if e.cq != nil {
+		errs = errors.Join(errs, e.cq.Destroy())
+		e.cq = nil
+	}
+	if e.mr != nil {
+		buf := e.mr.Bytes()
+		errs = errors.Join(errs, e.mr.Deregister(), e.dev.FreeBuffer(buf))
+		e.mr = nil
+	}
+	if e.pd != nil {
+		errs = errors.Join(errs, e.pd.Dealloc())
+		e.pd = nil
+	}
+	return errs
+}
+
+// Serve answers the peer until the flag is set: it takes completions, posts
+// receives again, and drives the device for everything that needs no completion.
+func (e *End) Serve(ctx context.Context, until *atomic.Bool) error {
+	e.pace.reset()
+	for !until.Load() {
+		before := e.pace.empty
+		// A peer may pause between measurements: only the context ends this.
+		if err := e.poll(ctx); err != nil && !errors.Is(err, ErrStalled) {
+			return err
+		}
+		if e.pace.empty != before && e.dev.Progress() {
+			e.pace.reset()
+		}
+	}
+	return nil
+}
+
+// pacer is what a polling loop does in rounds that find nothing: it lets other
+// goroutines run, and looks now and then whether to give up.
+type pacer struct {
+	empty int
+	since time.Time
+}
+
+func (p *pacer) reset() { *p = pacer{} }
+
+// idle counts a round without work. It is the context's error, or ErrStalled
+// after a long time without any reset.
+func (p *pacer) idle(ctx context.Context) error {
+	p.empty++
+	if p.empty%64 == 0 {
+		runtime.Gosched()
+	}
+	if p.empty%1024 != 0 {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	now := time.Now()
+	if p.since.IsZero() {
+		p.since = now
+	}
+	if now.Sub(p.since) > stall {
+		p.since = now
+		return fmt.Errorf("%w for %v: is the other end still running?", ErrStalled, stall)
+	}
+	return nil
+}

@@ -1,0 +1,62 @@
+package pingpong
+
+import (
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"strconv"
+
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// ErrProtocol reports a peer that does not speak the protocol.
+var ErrProtocol = errors.New("the other end is not an rc pingpong program")
+
+// addressLen is the length of an address message: LID, QPN, PSN and GID in
+// hexadecimal with colons between, and a NUL.
+const addressLen = 4 + 1 + 6 + 1 + 6 + 1 + 32 + 1
+
+// address is what one end tells the other.
+type address struct {
+	LID uint16 // 0 on Ethernet
+	QPN uint32 // 24 bits
+	PSN uint32 // first PSN that it sends, 24 bits
+	GID verbs.GID
+}
+
+// message is the address as it goes over TCP.
+func (a address) message() []byte {
+	s := fmt.Sprintf("%04x:%06x:%06x:%x\x00", a.LID, a.QPN, a.PSN, a.GID[:])
+	return []byte(s)
+}
+
+// parseAddress reads a message. Both cases of hexadecimal digits are taken, as
+// the C programs do.
+func parseAddress(msg []byte) (address, error) {
+	bad := func(what string) (address, error) {
+		return address{}, fmt.Errorf("%w: %s in %q", ErrProtocol, what, msg)
+	}
+	if len(msg) != addressLen || msg[4] != ':' || msg[11] != ':' || msg[18] != ':' {
+		return bad("no address message")
+	}
+	var a address
+	for _, f := range []struct {
+		name     string
+		from, to int
+		set      func(uint64)
+	}{
+		{"LID", 0, 4, func(v uint64) { a.LID = uint16(v) }},
+		{"QPN", 5, 11, func(v uint64) { a.QPN = uint32(v) }},
+		{"PSN", 12, 18, func(v uint64) { a.PSN = uint32(v) }},
+	} {
+		v, err := strconv.ParseUint(string(msg[f.from:f.to]), 16, 32)
+		if err != nil {
+			return bad("no " + f.name)
+		}
+		f.set(v)
+	}
+	if n, err := hex.Decode(a.GID[:], msg[19:51]); err != nil || n != len(a.GID) {
+		return bad("no GID")
+	}
+	return a, nil
+}
