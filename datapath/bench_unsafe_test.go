@@ -1,0 +1,117 @@
+package datapath_test
+
+import (
+	"runtime"
+	"sync/atomic"
+	"testing"
+	"unsafe"
+
+	"github.com/roce-xdp/roce-xdp/datapath"
+	"github.com/roce-xdp/roce-xdp/test/netns"
+	"github.com/roce-xdp/roce-xdp/verbs"
+	"github.com/roce-xdp/roce-xdp/verbs/verbstest"
+)
+
+func word(b []byte) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&b[0])) }
+
+// BenchmarkNetnsWriteLatency is a 64-byte WRITE ping-pong in which both programs
+// spin on memory: an operation is one round trip.
+func BenchmarkNetnsWriteLatency(b *testing.B) {
+	hosts, err := netns.NewPair(netns.PairOptions{MTU: 9000})
+	if err != nil {
+		b.Skip(err)
+	}
+	defer hosts.Close()
+	_ = runtime.NumCPU
+	p := benchPair(b, hosts, verbstest.Options{})
+	stop := make(chan struct{})
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var seen uint64
+		for {
+			v := word(p.B.Buf[4096:]).Load()
+			if v != seen {
+				seen = v
+				reply(p.B, v)
+				drain(p.B)
+				continue
+			}
+			p.B.Dev.Progress()
+			select {
+			case <-stop:
+				return
+			default:
+			}
+		}
+	}()
+	b.ResetTimer()
+	for i := range b.N {
+		reply(p.A, uint64(i+1))
+		for word(p.A.Buf[4096:]).Load() != uint64(i+1) {
+			p.A.Dev.Progress()
+		}
+		drain(p.A)
+	}
+	b.StopTimer()
+	close(stop)
+	<-done
+	for _, name := range []string{"xsk_kicks", "background_rounds", "sent_acks", "xsk_tx_frames"} {
+		b.ReportMetric(float64(counterOf(b, p.B.Dev, name))/float64(b.N), name+"/op")
+	}
+}
+
+func reply(e *verbstest.End, v uint64) {
+	word(e.Buf).Store(v)
+	peer := peers[e]
+	err := e.QP.PostSend(&verbs.SendWR{WRID: v, Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGList: []verbs.SGE{e.MR.SGE(0, 64)},
+		RemoteAddr: peer.MR.Addr() + 4096, RKey: peer.MR.RKey()})
+	if err != nil {
+		panic(err)
+	}
+}
+
+var peers = map[*verbstest.End]*verbstest.End{}
+
+func drain(e *verbstest.End) {
+	var wcs [8]verbs.WC
+	for _, wc := range wcs[:e.CQ.Poll(wcs[:])] {
+		if wc.Err() != nil {
+			panic(wc.Err())
+		}
+	}
+}
+
+func benchPair(b *testing.B, hosts *netns.Pair, o verbstest.Options) *verbstest.Pair {
+	b.Helper()
+	a, bb := openBench(b, hosts.A), openBench(b, hosts.B)
+	p, err := verbstest.NewRCPair(a, bb, o)
+	if err != nil {
+		b.Fatal(err)
+	}
+	peers[p.A], peers[p.B] = p.B, p.A
+	b.Cleanup(func() { p.Close() })
+	return p
+}
+
+func openBench(b *testing.B, e *netns.End) *verbs.Context {
+	var dev *verbs.Context
+	if err := e.NS.Do(func() (err error) { dev, err = datapath.Open(e.Ifname, nil); return err }); err != nil {
+		b.Fatal(err)
+	}
+	return dev
+}
+
+func counterOf(b *testing.B, dev *verbs.Context, name string) uint64 {
+	list, err := dev.Counters()
+	if err != nil {
+		b.Fatal(err)
+	}
+	for _, c := range list {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	b.Fatalf("no counter %s", name)
+	return 0
+}

@@ -1,0 +1,220 @@
+package datapath
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"go.uber.org/goleak"
+
+	"github.com/roce-xdp/roce-xdp/bpf"
+	"github.com/roce-xdp/roce-xdp/datapath/xsk"
+	"github.com/roce-xdp/roce-xdp/datapath/xsk/xsktest"
+	"github.com/roce-xdp/roce-xdp/internal/memory"
+	"github.com/roce-xdp/roce-xdp/verbs"
+	"github.com/roce-xdp/roce-xdp/verbs/verbstest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// rig is two devices joined in memory: no kernel, no privileges.
+type rig struct {
+	t       *testing.T
+	a, b    *Device
+	ca, cb  *verbs.Context
+	ports   [2][]*xsktest.Port
+	steered [2]*fakeSteer
+	routes  [2]*fakeRoutes
+}
+
+// rigOptions configure a rig. The zero value has one queue, a link MTU of 9000
+// and default options.
+type rigOptions struct {
+	opts    Options
+	queues  int
+	mtu     int
+	crossed bool // what one end sends on a queue arrives on another of the peer
+	hook    xsktest.Hook
+	budget  int // descriptors that a kick transmits
+}
+
+var (
+	addrA = netip.MustParseAddr("192.0.2.1")
+	addrB = netip.MustParseAddr("192.0.2.2")
+	macA  = [6]byte{2, 0, 0, 0, 0, 0xa}
+	macB  = [6]byte{2, 0, 0, 0, 0, 0xb}
+)
+
+func newRig(t *testing.T, o rigOptions) *rig {
+	t.Helper()
+	if o.queues == 0 {
+		o.queues = 1
+	}
+	if o.mtu == 0 {
+		o.mtu = 9000
+	}
+	if o.opts.RingSize == 0 {
+		o.opts.RingSize = 256
+	}
+	opts, err := o.opts.complete(o.queues, 2)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &rig{t: t}
+	s := newShare(&opts)
+	umems := [2]*xsk.UMEM{goUMEM(t, &s, o.queues), goUMEM(t, &s, o.queues)}
+	for i := range o.queues {
+		j := i
+		if o.crossed {
+			j = (i + 1) % o.queues
+		}
+		a, b := xsktest.Pair(xsktest.Config{
+			UMEM: umems, FillSize: opts.RingSize, RxSize: opts.RingSize, TxSize: opts.RingSize, CompSize: opts.RingSize,
+			MultiBuffer: true, Hook: o.hook, TxBudget: o.budget,
+		})
+		if i == 0 {
+			r.ports[0], r.ports[1] = make([]*xsktest.Port, o.queues), make([]*xsktest.Port, o.queues)
+		}
+		r.ports[0][i], r.ports[1][j] = a, b
+	}
+	r.a = r.device(0, opts, umems[0], macA, addrA, o.mtu)
+	r.b = r.device(1, opts, umems[1], macB, addrB, o.mtu)
+	r.routes[0].set(addrB, macB)
+	r.routes[1].set(addrA, macA)
+	r.ca, r.cb = verbs.NewContext(r.a), verbs.NewContext(r.b)
+	r.a.start()
+	r.b.start()
+	t.Cleanup(r.close)
+	return r
+}
+
+func (r *rig) device(side int, opts Options, u *xsk.UMEM, mac [6]byte, addr netip.Addr, mtu int) *Device {
+	r.steered[side], r.routes[side] = &fakeSteer{qpns: map[uint32]bool{}, addrs: map[netip.Addr]bool{}}, &fakeRoutes{macs: map[netip.Addr][6]byte{}}
+	c := config{
+		opts: opts, umem: u, steer: r.steered[side], routes: r.routes[side], mode: "memory",
+		link: linkInfo{name: fmt.Sprintf("mem%d", side), index: side + 1, mac: mac, mtu: mtu, running: true},
+	}
+	for _, p := range r.ports[side] {
+		c.ports = append(c.ports, p)
+		c.waiters = append(c.waiters, xsktest.NewWaiter(p))
+	}
+	d := newDevice(c)
+	if err := d.setAddresses([]netip.Addr{addr}); err != nil {
+		r.t.Fatal(err)
+	}
+	<-d.events
+	return d
+}
+
+func (r *rig) close() {
+	for _, c := range []*verbs.Context{r.ca, r.cb} {
+		if err := c.Close(); err != nil {
+			r.t.Errorf("close: %v", err)
+		}
+	}
+}
+
+// pair connects two queue pairs across the rig.
+func (r *rig) pair(o verbstest.Options) *verbstest.Pair {
+	r.t.Helper()
+	return verbstest.RCPair(r.t, r.ca, r.cb, o)
+}
+
+// counter is a device's counter by name.
+func counterOf(t testing.TB, d *Device, name string) uint64 {
+	t.Helper()
+	list, err := d.Counters()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range list {
+		if c.Name == name {
+			return c.Value
+		}
+	}
+	t.Fatalf("no counter %q", name)
+	return 0
+}
+
+// goUMEM is packet memory on the Go heap, which the race detector watches.
+func goUMEM(t *testing.T, s *share, workers int) *xsk.UMEM {
+	t.Helper()
+	const page = 4096
+	n := s.frames() * workers * s.frameSize
+	mem := make([]byte, n+page)
+	skip := int(-memory.AddressOf(mem) & (page - 1))
+	u, err := xsk.NewUMEM(xsk.UMEMConfig{Frames: s.frames() * workers, FrameSize: s.frameSize, Memory: mem[skip : skip+n]})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return u
+}
+
+// fakeSteer remembers what the XDP program was told.
+type fakeSteer struct {
+	mu    sync.Mutex
+	qpns  map[uint32]bool
+	addrs map[netip.Addr]bool
+	err   error // what AddQPN and AddAddress answer
+}
+
+func (f *fakeSteer) AddQPN(n uint32) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.qpns[n] = true
+	}
+	return f.err
+}
+
+func (f *fakeSteer) DelQPN(n uint32) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.qpns, n)
+	return nil
+}
+
+func (f *fakeSteer) AddAddress(a netip.Addr) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.addrs[a] = true
+	}
+	return f.err
+}
+
+func (f *fakeSteer) DelAddress(a netip.Addr) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.addrs, a)
+	return nil
+}
+
+func (f *fakeSteer) Counters() ([]bpf.Counter, error) {
+	return []bpf.Counter{{Name: "redirect", Value: 7}}, nil
+}
+
+// fakeRoutes knows next hops from a table.
+type fakeRoutes struct {
+	mu    sync.Mutex
+	macs  map[netip.Addr][6]byte
+	asked int
+}
+
+func (f *fakeRoutes) set(a netip.Addr, mac [6]byte) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.macs[a] = mac
+}
+
+func (f *fakeRoutes) resolve(_, dst netip.Addr) (nextHop, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.asked++
+	mac, ok := f.macs[dst]
+	if !ok {
+		return nextHop{}, fmt.Errorf("%w: %s", ErrNoNeighbour, dst)
+	}
+	return nextHop{addr: dst, mac: mac}, nil
+}
