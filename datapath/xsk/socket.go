@@ -10,18 +10,22 @@ import (
 
 // Steps of making and using a socket, as Error.Op gives them.
 const (
-	opSocket    = "create socket"
-	opRegister  = "register packet memory"
-	opRings     = "create rings"
-	opMap       = "map rings"
-	opBusyPoll  = "set busy polling"
-	opBind      = "bind"
-	opQuery     = "query socket"
-	opKick      = "transmit"
-	opWake      = "wake the driver"
-	opPoll      = "poll"
-	opClose     = "close"
-	opStats     = "read statistics"
+	opSocket   = "create socket"
+	opRegister = "register packet memory"
+	opRings    = "create rings"
+	opMap      = "map rings"
+	opBusyPoll = "set busy polling"
+	opBind     = "bind"
+	opQuery    = "query socket"
+	opKick     = "transmit"
+	opWake     = "wake the driver"
+	opPoll     = "poll"
+	opClose    = "close"
+	opStats    = "read statistics"
+)
+
+// What struct sockaddr_xdp and the kernel's queue numbers can hold.
+const (
 	maxIfindex  = 1<<31 - 1
 	maxQueueNum = 1<<16 - 1
 )
