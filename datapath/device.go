@@ -8,14 +8,15 @@ import (
 	"net/netip"
 	"sync"
 	"sync/atomic"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/roce-xdp/roce-xdp/bpf"
 	"github.com/roce-xdp/roce-xdp/datapath/xsk"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
 	"github.com/roce-xdp/roce-xdp/verbs"
-
-	"golang.org/x/sys/unix"
 )
 
 // Limits of a device.
@@ -42,6 +43,7 @@ type Device struct {
 	mode    string
 	zero    bool // zero-copy
 
+	linger     time.Duration
 	yieldEvery uint32
 	osYield    bool
 
@@ -132,6 +134,7 @@ func newDevice(c config) *Device {
 		qps:     map[*qp]struct{}{},
 		buffers: map[uint64][]byte{},
 	}
+	d.linger = linger
 	d.yieldEvery, d.osYield = yieldPolicy()
 	d.pipes = newPipes(len(c.ports), &d.share)
 	d.workers = make([]*worker, len(c.ports))

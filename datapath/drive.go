@@ -354,7 +354,7 @@ func (w *worker) rest(d time.Duration) {
 // sleep waits for frames, for wake, or for the time at which the worker is due.
 func (w *worker) sleep(now, lastWork mono.Time) error {
 	until := mono.Time(w.due.Load())
-	if rest := lastWork.Add(linger); lastWork != 0 && rest > now {
+	if rest := lastWork.Add(w.dev.linger); lastWork != 0 && rest > now {
 		until = mono.Min(until, rest)
 	}
 	if until <= now {

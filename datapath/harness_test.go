@@ -37,6 +37,9 @@ type rigOptions struct {
 	crossed bool // what one end sends on a queue arrives on another of the peer
 	hook    xsktest.Hook
 	budget  int // descriptors that a kick transmits
+	// sleepDeep has background goroutines sleep until something wakes them, so
+	// that no timer makes up for a wake-up that was lost.
+	sleepDeep bool
 }
 
 var (
@@ -83,8 +86,12 @@ func newRig(t *testing.T, o rigOptions) *rig {
 	r.routes[0].set(addrB, macB)
 	r.routes[1].set(addrA, macA)
 	r.ca, r.cb = verbs.NewContext(r.a), verbs.NewContext(r.b)
-	r.a.start()
-	r.b.start()
+	for _, d := range []*Device{r.a, r.b} {
+		if o.sleepDeep {
+			d.linger = 0
+		}
+		d.start()
+	}
 	t.Cleanup(r.close)
 	return r
 }
@@ -217,4 +224,16 @@ func (f *fakeRoutes) resolve(_, dst netip.Addr) (nextHop, error) {
 		return nextHop{}, fmt.Errorf("%w: %s", ErrNoNeighbour, dst)
 	}
 	return nextHop{addr: dst, mac: mac}, nil
+}
+
+// mrByKey is the region of a key.
+func (d *Device) mrByKey(key uint32) *memory.Region {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, r := range d.mrs {
+		if r.LKey() == key {
+			return r
+		}
+	}
+	return nil
 }
