@@ -20,7 +20,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // rig is two devices joined in memory: no kernel, no privileges.
 type rig struct {
-	t       *testing.T
+	t       testing.TB
 	a, b    *Device
 	ca, cb  *verbs.Context
 	ports   [2][]*xsktest.Port
@@ -49,7 +49,7 @@ var (
 	macB  = [6]byte{2, 0, 0, 0, 0, 0xb}
 )
 
-func newRig(t *testing.T, o rigOptions) *rig {
+func newRig(t testing.TB, o rigOptions) *rig {
 	t.Helper()
 	if o.queues == 0 {
 		o.queues = 1
@@ -145,7 +145,7 @@ func counterOf(t testing.TB, d *Device, name string) uint64 {
 }
 
 // goUMEM is packet memory on the Go heap, which the race detector watches.
-func goUMEM(t *testing.T, s *share, workers int) *xsk.UMEM {
+func goUMEM(t testing.TB, s *share, workers int) *xsk.UMEM {
 	t.Helper()
 	const page = 4096
 	n := s.frames() * workers * s.frameSize

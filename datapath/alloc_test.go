@@ -1,0 +1,98 @@
+package datapath
+
+import (
+	"testing"
+
+	"github.com/roce-xdp/roce-xdp/verbs"
+	"github.com/roce-xdp/roce-xdp/verbs/verbstest"
+)
+
+// pingPong drives both ends in one goroutine: a request and its completion.
+type pingPong struct {
+	p   *verbstest.Pair
+	r   *rig
+	wr  verbs.SendWR
+	rr  verbs.RecvWR
+	wcs [4]verbs.WC
+}
+
+func newPingPong(r *rig, op verbs.Opcode, n int) *pingPong {
+	p := r.pair(verbstest.Options{Timeout: slow})
+	return &pingPong{
+		p: p, r: r,
+		wr: verbs.SendWR{
+			WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGList: []verbs.SGE{p.A.MR.SGE(0, n)},
+			RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey(),
+		},
+		rr: verbs.RecvWR{WRID: 2, SGList: []verbs.SGE{p.B.MR.SGE(0, n)}},
+	}
+}
+
+// round posts the request and polls both ends until it is complete. It reports
+// false when that does not come about.
+func (x *pingPong) round() bool {
+	if x.wr.Opcode == verbs.OpSend {
+		if x.p.B.QP.PostRecv(&x.rr) != nil {
+			return false
+		}
+	}
+	if x.p.A.QP.PostSend(&x.wr) != nil {
+		return false
+	}
+	for range 1_000_000 {
+		x.p.B.CQ.Poll(x.wcs[:])
+		if n := x.p.A.CQ.Poll(x.wcs[:]); n != 0 {
+			return x.wcs[0].Status == verbs.WCSuccess
+		}
+	}
+	return false
+}
+
+// TestDatapathDoesNotAllocate: posting, transmitting, receiving, acknowledging,
+// completing and polling take no memory of the heap.
+func TestDatapathDoesNotAllocate(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		rig  rigOptions
+		op   verbs.Opcode
+		n    int
+	}{
+		{"WRITE of 64 bytes", rigOptions{}, verbs.OpRDMAWrite, 64},
+		{"WRITE of 20 packets", rigOptions{}, verbs.OpRDMAWrite, 20 * 4096},
+		{"READ of 20 packets", rigOptions{}, verbs.OpRDMARead, 20 * 4096},
+		{"SEND", rigOptions{}, verbs.OpSend, 5000},
+		{"WRITE through another worker", rigOptions{queues: 2, crossed: true}, verbs.OpRDMAWrite, 10_000},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if raceEnabled {
+				t.Skip("the race detector allocates")
+			}
+			x := newPingPong(newRig(t, tt.rig), tt.op, tt.n)
+			ok := true
+			allocs := testing.AllocsPerRun(2000, func() { ok = ok && x.round() })
+			if !ok {
+				t.Fatal("a request did not complete")
+			}
+			if allocs != 0 {
+				t.Errorf("%v allocations in a round", allocs)
+			}
+		})
+	}
+}
+
+func BenchmarkMemoryWrite64(b *testing.B) { benchmarkMemory(b, verbs.OpRDMAWrite, 64) }
+func BenchmarkMemoryWrite4K(b *testing.B) { benchmarkMemory(b, verbs.OpRDMAWrite, 4096) }
+func BenchmarkMemoryRead4K(b *testing.B)  { benchmarkMemory(b, verbs.OpRDMARead, 4096) }
+
+// benchmarkMemory measures all of a request and its acknowledgement but the
+// kernel, at both ends.
+func benchmarkMemory(b *testing.B, op verbs.Opcode, n int) {
+	x := newPingPong(newRig(b, rigOptions{}), op, n)
+	b.SetBytes(int64(n))
+	b.ReportAllocs()
+	for b.Loop() {
+		if !x.round() {
+			b.Fatal("a request did not complete")
+		}
+	}
+}
