@@ -51,7 +51,8 @@ type Host struct {
 	Address   string            `json:"address"`
 	XDPMode   string            `json:"xdp_mode"`
 	ZeroCopy  bool              `json:"zero_copy"`
-	XDP       map[string]uint64 `json:"xdp"` // what the program counted
+	XDP       map[string]uint64 `json:"xdp"`      // what the program counted
+	Counters  map[string]uint64 `json:"counters"` // all others of the device
 }
 
 // Latency compares 64-byte messages; the histogram is of RDMA WRITE.

@@ -6,36 +6,52 @@ import (
 	"math"
 	"slices"
 	"strings"
+
+	"github.com/roce-xdp/roce-xdp/internal/perf"
 )
 
 // Bar is one bar of a histogram: how many samples lie from From up to To.
 type Bar struct {
 	From  float64 `json:"from_us"`
-	To    float64 `json:"to_us"` // the last bar has no end: +Inf is written as 0
+	To    float64 `json:"to_us"` // 0: the last bar, which has no end
 	Count int     `json:"count"`
 }
 
 const (
-	bars     = 16
-	barWidth = 50
+	barsPerDecade = 10
+	maxBars       = 20
+	barWidth      = 50 // characters
 )
 
-// histogram spreads samples, in nanoseconds, over bars of equal width from the
-// smallest to the 99th percentile; a last bar takes the rest.
+// edge is the i-th limit between bars, in microseconds: ten to a decade, rounded
+// to two digits (1, 1.3, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 7.9, 10 and so on).
+func edge(i int) float64 {
+	v := math.Pow(10, float64(i)/barsPerDecade)
+	digit := math.Pow(10, math.Floor(math.Log10(v)+1e-9)-1)
+	return math.Round(v/digit) * digit
+}
+
+// histogram spreads samples, in nanoseconds, over bars whose width grows with
+// the value, from the smallest sample to the 99.9th percentile and at most
+// maxBars of them; a last bar takes the rest.
 func histogram(samples []int64) []Bar {
 	if len(samples) == 0 {
 		return nil
 	}
 	s := slices.Clone(samples)
 	slices.Sort(s)
-	low, high := s[0], s[int(float64(len(s)-1)*0.99)]
-	width := niceWidth(float64(high-low) / 1e3 / bars)
-	from := math.Floor(float64(low)/1e3/width) * width
+	first := 0
+	for edge(first) > float64(max(s[0], 1))/1e3 {
+		first--
+	}
+	for edge(first+1) <= float64(s[0])/1e3 {
+		first++
+	}
+	end := float64(perf.Quantile(s, 0.999)) / 1e3
 	var out []Bar
 	i := 0
-	for i < len(s) && len(out) < bars+1 && float64(s[i])/1e3 < float64(high)/1e3+width {
-		b := Bar{From: from + float64(len(out))*width}
-		b.To = b.From + width
+	for k := first; i < len(s) && len(out) < maxBars && edge(k) <= end; k++ {
+		b := Bar{From: edge(k), To: edge(k + 1)}
 		for i < len(s) && float64(s[i])/1e3 < b.To {
 			b.Count++
 			i++
@@ -48,20 +64,8 @@ func histogram(samples []int64) []Bar {
 	return out
 }
 
-// niceWidth rounds up to 1, 2 or 5 times a power of ten, at least 0.1.
-func niceWidth(w float64) float64 {
-	unit := 0.1
-	for {
-		for _, m := range []float64{1, 2, 5} {
-			if unit*m >= w {
-				return unit * m
-			}
-		}
-		unit *= 10
-	}
-}
-
-// printHistogram draws bars of at most barWidth characters.
+// printHistogram draws bars of at most barWidth characters; a bar that is not
+// empty has at least one.
 func printHistogram(w io.Writer, hist []Bar) {
 	most, total := 0, 0
 	for _, b := range hist {
@@ -69,11 +73,12 @@ func printHistogram(w io.Writer, hist []Bar) {
 		total += b.Count
 	}
 	for _, b := range hist {
-		label := fmt.Sprintf("%7.1f to %7.1f us", b.From, b.To)
+		label := fmt.Sprintf("%7.4g to %7.4g us", b.From, b.To)
 		if b.To == 0 {
-			label = fmt.Sprintf("%7.1f us and more ", b.From)
+			label = fmt.Sprintf("%7.4g us or more  ", b.From)
 		}
 		n := int(math.Ceil(float64(b.Count) * barWidth / float64(most)))
-		fmt.Fprintf(w, "  %s %6.2f %% %s\n", label, 100*float64(b.Count)/float64(total), strings.Repeat("#", n))
+		line := fmt.Sprintf("  %s %6.2f %% %s", label, 100*float64(b.Count)/float64(total), strings.Repeat("#", n))
+		fmt.Fprintln(w, strings.TrimRight(line, " "))
 	}
 }

@@ -73,25 +73,29 @@ func (d *demo) path() connect.Path {
 	return connect.Path{MTU: connect.PathMTU(d.report.PathMTU)}
 }
 
-// counters reads what the XDP programs counted.
-func (d *demo) counters(context.Context) (err error) {
-	if d.report.A.XDP, err = d.a.xdpCounters(); err != nil {
+// counters reads what the XDP programs and the devices counted.
+func (d *demo) counters(context.Context) error {
+	if err := d.a.count(&d.report.A); err != nil {
 		return err
 	}
-	d.report.B.XDP, err = d.b.xdpCounters()
-	return err
+	return d.b.count(&d.report.B)
 }
 
-func (h *host) xdpCounters() (map[string]uint64, error) {
+// xdpPrefix begins the names of counters that the steering program keeps.
+const xdpPrefix = "xdp_"
+
+func (h *host) count(out *Host) error {
 	all, err := h.dev.Counters()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	out := map[string]uint64{}
+	out.XDP, out.Counters = map[string]uint64{}, map[string]uint64{}
 	for _, c := range all {
-		if name, ok := strings.CutPrefix(c.Name, "xdp_"); ok {
-			out[name] = c.Value
+		if name, ok := strings.CutPrefix(c.Name, xdpPrefix); ok {
+			out.XDP[name] = c.Value
+		} else {
+			out.Counters[c.Name] = c.Value
 		}
 	}
-	return out, nil
+	return nil
 }

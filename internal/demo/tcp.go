@@ -58,22 +58,24 @@ func (d *demo) tcpLatency(ctx context.Context, size, n int) ([]int64, error) {
 	defer a.Close()
 	defer b.Close()
 	defer context.AfterFunc(ctx, func() { a.Close() })()
-	warm := n / 10
 	answered := make(chan error, 1)
 	go func() {
 		defer b.Close()
 		buf := make([]byte, size)
-		for range warm + n {
-			if err := swap(b, buf, false); err != nil {
-				answered <- err
-				return
-			}
+		var err error
+		for err == nil {
+			err = swap(b, buf, false)
 		}
-		answered <- nil
+		if errors.Is(err, io.EOF) {
+			err = nil // the other end has enough
+		}
+		answered <- err
 	}()
 	buf := make([]byte, size)
 	samples := make([]int64, 0, n)
-	for i := range warm + n {
+	warm := n / 10
+	begin := time.Now()
+	for i := 0; i < warm+n && time.Since(begin) < enough; i++ {
 		start := time.Now()
 		if err := swap(a, buf, true); err != nil {
 			a.Close()
@@ -83,6 +85,7 @@ func (d *demo) tcpLatency(ctx context.Context, size, n int) ([]int64, error) {
 			samples = append(samples, int64(time.Since(start))/2)
 		}
 	}
+	a.Close()
 	return samples, <-answered
 }
 

@@ -55,7 +55,7 @@ func (o Output) start(r *Report) {
 }
 
 func (o Output) endpoint(side string, e connect.Endpoint) {
-	fmt.Fprintf(o.W, " %s address: LID 0000 QPN %#06x PSN %#06x RKey %#08x VAddr %#016x\n", side, e.QPN, e.PSN, e.RKey, e.Addr)
+	fmt.Fprintf(o.W, " %s address: LID 0000 QPN 0x%04x PSN 0x%04x RKey 0x%06x VAddr 0x%014x\n", side, e.QPN, e.PSN, e.RKey, e.Addr)
 	fmt.Fprintf(o.W, " GID: %s\n", e.GID)
 }
 
