@@ -27,7 +27,7 @@ func readPSNs(n uint32, mtu int) uint32 {
 }
 
 // respDoAtomic executes what has a single response: an atomic, ATOMIC WRITE or
-// FLUSH. The memory was checked.
+// FLUSH. Key and range were checked; memory that has no atomics refuses now.
 func (q *QP) respDoAtomic(x *respPacket) respState {
 	st := &q.resp.st
 	var orig uint64
@@ -47,7 +47,6 @@ func (q *QP) respDoAtomic(x *respPacket) respState {
 			n += copy(b[n:], s)
 		}
 		ok = x.region.StoreWord(p.RETH().VA(), binary.NativeEndian.Uint64(b[:]))
-		q.env.Counters[RcvdBytes] += uint64(n)
 	case wire.Flush:
 		// Memory of this machine is coherent: what earlier requests have placed is
 		// visible to all already. Persistence no region grants.
@@ -56,6 +55,7 @@ func (q *QP) respDoAtomic(x *respPacket) respState {
 	if !ok {
 		return respErrOperational
 	}
+	q.env.Counters[RcvdBytes] += uint64(x.p.PayloadLen)
 	s := q.respSave(x, credit)
 	s.orig = orig
 	st.ackPSN, st.ePSN = x.psn, x.psn.Next()

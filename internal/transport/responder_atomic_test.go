@@ -117,6 +117,15 @@ func TestResponderRefusesFlushes(t *testing.T) {
 	})
 }
 
+func TestResponderFlushTakesNoCredit(t *testing.T) {
+	r := newRespRig(t, respDest(1))
+	r.arrive(
+		respPkt(wire.Flush, 1000).word(respFETH(wire.PlacementGlobal, wire.SelectRegion)).reth(0, r.mr.RKey(), 0),
+		r.read(1001, 0, 0),
+	)
+	r.expect(respData(wire.ReadRespOnly, 1000, 2, nil), respData(wire.ReadRespOnly, 1001, 2, nil))
+}
+
 // FLUSH takes no credit of the peer's. More of them than there are places
 // are treated as lost, so that they come again.
 func TestResponderFlushesBehindAReadOverrun(t *testing.T) {

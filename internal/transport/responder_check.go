@@ -178,8 +178,6 @@ func (q *QP) respCheckWord(x *respPacket, key uint32, va uint64) respState {
 		return respErrRKey
 	case va%8 != 0:
 		return respErrMisaligned
-	case !x.region.Atomic(va):
-		return respErrOperational
 	}
 	return respAtomicReply
 }

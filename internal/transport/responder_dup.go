@@ -40,7 +40,7 @@ func (q *QP) respRewindRead(x *respPacket, i uint32) bool {
 // respRepeat sends the stored result of an atomic, ATOMIC WRITE or FLUSH again.
 func (q *QP) respRepeat(x *respPacket, i uint32) bool {
 	s := q.resp.slot(i)
-	if s.op != x.p.Opcode || s.first != x.psn {
+	if s.op != x.p.Opcode {
 		return false
 	}
 	q.env.count(DuplicateAtomic)

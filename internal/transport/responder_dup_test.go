@@ -43,6 +43,12 @@ func TestResponderDuplicateAckNamesTheNewest(t *testing.T) {
 	r.expect(respData(wire.ReadRespOnly, 1002, 3, []byte{2}))
 	r.arrive(old...)
 	r.expect(respAck(1001, 3))
+
+	// An atomic does.
+	r.arrive(respPkt(wire.FetchAdd, 1003).atomic(r.at(64), r.mr.RKey(), 1, 0))
+	r.answers()
+	r.arrive(old...)
+	r.expect(respAck(1003, 4))
 }
 
 // A duplicate is not checked at all.

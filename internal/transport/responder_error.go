@@ -98,7 +98,7 @@ func (q *QP) respReadFault(now mono.Time, s *savedResult) {
 	}
 	x := respPacket{now: now}
 	q.respOweNak(&x, wire.NakRemoteAccess, s.first)
-	q.respCancel(s.first)
+	q.respCancel()
 	st.flags |= lastWords
 	q.env.event(ibv.EventQPAccessErr, q)
 	q.fail(now)
@@ -113,7 +113,7 @@ func (q *QP) respFlush(now mono.Time) {
 	r.st.op = opNone
 	if !r.st.has(lastWords) {
 		r.st.flags = 0
-		q.respCancelAll()
+		q.respCancel()
 	}
 	q.respFailWQE(now, ibv.WCWRFlushErr)
 	if r.rq == nil {

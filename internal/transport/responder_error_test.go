@@ -106,6 +106,9 @@ func TestResponderCompletionQueueOverflows(t *testing.T) {
 	}
 	r.expectState(ibv.QPStateErr)
 	r.expectEvents(ibv.EventCommEst, ibv.EventCQErr, ibv.EventQPFatal)
+	if got := r.q.NextDeadline(); got <= r.now {
+		t.Errorf("deadline %d, nothing is to be sent", got)
+	}
 	if n, _ := r.cq.Avail(); n != 2 {
 		t.Errorf("%d completions, want the 2 that had room", n)
 	}

@@ -144,31 +144,32 @@ func TestResponderLetsGoOfKeptPackets(t *testing.T) {
 		r.post(1, 0, 16)
 		r.arriveKept(respSend(1001, nil)[0])
 		r.arriveKept(respSend(1002, nil)[0])
+		r.arriveKept(respSend(1004, nil)[0])
 		r.answers()
 		return r
 	}
 	t.Run("to RESET", func(t *testing.T) {
 		r := keep(t)
 		r.modify(ibv.QPAttr{State: ibv.QPStateReset}, ibv.QPAttrState)
-		r.expectReleased(1, 2)
+		r.expectReleased(1, 2, 3)
 	})
 	t.Run("to ERR", func(t *testing.T) {
 		r := keep(t)
 		r.modify(ibv.QPAttr{State: ibv.QPStateErr}, ibv.QPAttrState)
-		r.expectReleased(1, 2)
+		r.expectReleased(1, 2, 3)
 	})
 	t.Run("an error among them", func(t *testing.T) {
 		r := keep(t)
 		r.arrive(respPkt(wire.SendMiddle, 1000))
 		r.expect(respNak(wire.NakInvalidRequest, 1000, 0))
-		r.expectReleased(1, 2)
+		r.expectReleased(1, 2, 3)
 	})
 	t.Run("not ready for one of them", func(t *testing.T) {
 		r := keep(t)
 		r.arrive(r.write(1000, 0, []byte{1})...) // then the receive of 1001, none for 1002
 		r.expect(respNak(respRNR, 1002, 2))
 		r.expectCompletions(respRecv(1, 0))
-		r.expectReleased(1, 2)
+		r.expectReleased(1, 2, 3)
 	})
 }
 

@@ -38,6 +38,11 @@ func TestResponderNotReadyForABurst(t *testing.T) {
 	r.expect(respNak(respRNR, 1000, 0))
 	r.expectCount(DropOutOfOrder, 2)
 	r.expectCount(OutOfOrderKept, 0)
+
+	// Once it is ready, packets after a gap are kept as before.
+	r.post(1, 0, 16)
+	r.arrive(respSend(1000, []byte{1})...)
+	r.arriveKept(respSend(1002, []byte{1})[0])
 }
 
 func TestResponderNotReadyForTheImmediate(t *testing.T) {

@@ -159,19 +159,8 @@ func (q *QP) respNextServe() {
 	}
 }
 
-// respCancel gives up the responses of all requests that do not come before p.
-func (q *QP) respCancel(p psn.PSN) {
-	st := &q.resp.st
-	for i := st.serve; i != st.savedNext; i++ {
-		if s := q.resp.slot(i); s.has(savedPending) && !s.first.Less(p) {
-			q.respUnsave(s)
-		}
-	}
-	q.respNextServe()
-}
-
-// respCancelAll gives up the responses of all requests.
-func (q *QP) respCancelAll() {
+// respCancel gives up the responses of all requests.
+func (q *QP) respCancel() {
 	for st := &q.resp.st; st.serve != st.savedNext; st.serve++ {
 		if s := q.resp.slot(st.serve); s.has(savedPending) {
 			q.respUnsave(s)
