@@ -23,12 +23,18 @@ const (
 	barWidth      = 50 // characters
 )
 
-// edge is the i-th limit between bars, in microseconds: ten to a decade, rounded
-// to two digits (1, 1.3, 1.6, 2, 2.5, 3.2, 4, 5, 6.3, 7.9, 10 and so on).
+// mantissas are ten steps of a decade, in tenths: the series R10 of ISO 3.
+var mantissas = [barsPerDecade]float64{10, 13, 16, 20, 25, 32, 40, 50, 63, 79}
+
+// edge is the i-th limit between bars, in microseconds: 1, 1.3, 1.6, 2 and so on
+// from 0 upwards, smaller values below.
 func edge(i int) float64 {
-	v := math.Pow(10, float64(i)/barsPerDecade)
-	digit := math.Pow(10, math.Floor(math.Log10(v)+1e-9)-1)
-	return math.Round(v/digit) * digit
+	decade := int(math.Floor(float64(i) / barsPerDecade))
+	m := mantissas[i-decade*barsPerDecade]
+	if decade < 1 {
+		return m / math.Pow10(1-decade)
+	}
+	return m * math.Pow10(decade-1)
 }
 
 // histogram spreads samples, in nanoseconds, over bars whose width grows with
@@ -47,7 +53,7 @@ func histogram(samples []int64) []Bar {
 	for edge(first+1) <= float64(s[0])/1e3 {
 		first++
 	}
-	end := float64(perf.Quantile(s, 0.999)) / 1e3
+	end := max(float64(perf.Quantile(s, 0.999))/1e3, edge(first))
 	var out []Bar
 	i := 0
 	for k := first; i < len(s) && len(out) < maxBars && edge(k) <= end; k++ {

@@ -1,0 +1,177 @@
+package pingpong
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/roce-xdp/roce-xdp/datapath"
+	"github.com/roce-xdp/roce-xdp/test/netns"
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+func open(ifname string) (*verbs.Context, error) { return datapath.Open(ifname, nil) }
+
+// outcome is what one side of a run returned and printed.
+type outcome struct {
+	res *Result
+	out string
+	err error
+}
+
+func run(ctx context.Context, ns *netns.NS, o Options) outcome {
+	var out strings.Builder
+	var r outcome
+	o.Open, o.Out = open, &out
+	err := ns.Do(func() error {
+		r.res, r.err = RC(ctx, o)
+		return nil
+	})
+	r.out, r.err = out.String(), errors.Join(r.err, err)
+	return r
+}
+
+// runBoth runs the server in one namespace and the client in the other.
+func runBoth(t *testing.T, pair *netns.Pair, server, client Options) (s, c outcome) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	listening := make(chan struct{})
+	server.Listening = func(int) { close(listening) }
+	served := make(chan outcome, 1)
+	go func() { served <- run(ctx, pair.A.NS, server) }()
+	<-listening
+	client.Server = pair.A.Addr().String()
+	c = run(ctx, pair.B.NS, client)
+	return <-served, c
+}
+
+func TestNetnsRC(t *testing.T) {
+	pair := netns.PairForTest(t, netns.PairOptions{MTU: 9000})
+	tests := []struct {
+		name           string
+		change         func(server, client *Options)
+		validationPage int
+	}{
+		{"defaults", func(_, _ *Options) {}, -1},
+		{"events", func(s, c *Options) { s.Events, c.Events = true, true }, -1},
+		{"events at one end", func(s, _ *Options) { s.Events = true }, -1},
+		{"validated", func(s, c *Options) { s.Validate, c.Validate, s.Size, c.Size = true, true, 10000, 10000 }, -1},
+		{"validated by the server alone", func(s, _ *Options) { s.Validate = true }, 0},
+		{"one byte", func(s, c *Options) { s.Size, c.Size = 1, 1 }, -1},
+		{"large path MTU", func(s, c *Options) { s.MTU, c.MTU, s.Size, c.Size = 4096, 4096, 100_001, 100_001 }, -1},
+		{"receive queue of one", func(s, c *Options) { s.RxDepth, c.RxDepth = 1, 1 }, -1},
+		{"receive queue of two", func(s, c *Options) { s.RxDepth, c.RxDepth = 2, 2 }, -1},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			s, c := Defaults(), Defaults()
+			s.Iters, c.Iters = 100, 100
+			tt.change(&s, &c)
+			server, client := runBoth(t, pair, s, c)
+			if server.err != nil || client.err != nil {
+				t.Fatalf("server: %v; client: %v", server.err, client.err)
+			}
+			if server.res.ValidationPage != tt.validationPage {
+				t.Errorf("server finds page %d wrong, want %d", server.res.ValidationPage, tt.validationPage)
+			}
+			if server.res.Local != client.res.Remote || client.res.Local != server.res.Remote {
+				t.Errorf("ends disagree: %+v and %+v", server.res, client.res)
+			}
+			if want := int64(c.Size) * 200; client.res.Bytes != want || server.res.Bytes != want {
+				t.Errorf("%d and %d bytes, want %d", server.res.Bytes, client.res.Bytes, want)
+			}
+			checkText(t, client.out)
+		})
+	}
+}
+
+// checkText looks for the four lines of ibv_rc_pingpong.
+func checkText(t *testing.T, out string) {
+	t.Helper()
+	lines := strings.Split(strings.TrimSuffix(out, "\n"), "\n")
+	want := []string{
+		"  local address:  LID 0x0000, QPN 0x", "  remote address: LID 0x0000, QPN 0x",
+		" bytes in ", "100 iters in ",
+	}
+	if len(lines) != len(want) {
+		t.Fatalf("%d lines, want %d:\n%s", len(lines), len(want), out)
+	}
+	for i := range want {
+		if !strings.Contains(lines[i], want[i]) {
+			t.Errorf("line %q has no %q", lines[i], want[i])
+		}
+	}
+	if !strings.HasSuffix(lines[1], "GID ::ffff:192.0.2.1") {
+		t.Errorf("remote address %q, want it mapped", lines[1])
+	}
+}
+
+func TestNetnsRCJSON(t *testing.T) {
+	pair := netns.PairForTest(t, netns.PairOptions{NoIPv4: true})
+	s, c := Defaults(), Defaults()
+	s.Iters, c.Iters, c.JSON = 10, 10, true
+	server, client := runBoth(t, pair, s, c)
+	if server.err != nil || client.err != nil {
+		t.Fatalf("server: %v; client: %v", server.err, client.err)
+	}
+	var got struct {
+		Iters int
+		Bytes int64
+		Valid bool
+		Local struct{ GID string }
+	}
+	if err := json.Unmarshal([]byte(client.out), &got); err != nil {
+		t.Fatalf("%v:\n%s", err, client.out)
+	}
+	if got.Iters != 10 || got.Bytes != 81920 || !got.Valid || got.Local.GID != "2001:db8::2" {
+		t.Errorf("result %+v", got)
+	}
+}
+
+// A stock client that was started without -g sends a zero GID.
+func TestNetnsRCPeerWithoutGID(t *testing.T) {
+	pair := netns.PairForTest(t, netns.PairOptions{})
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	listening := make(chan struct{})
+	o := Defaults()
+	o.Listening = func(int) { close(listening) }
+	served := make(chan outcome, 1)
+	go func() { served <- run(ctx, pair.A.NS, o) }()
+	<-listening
+	err := pair.B.NS.Do(func() error {
+		c, err := net.Dial("tcp", net.JoinHostPort(pair.A.Addr().String(), "18515"))
+		if err != nil {
+			return err
+		}
+		defer c.Close()
+		_, err = io.WriteString(c, stock[:19]+strings.Repeat("0", 32)+"\x00")
+		if err == nil {
+			_, err = io.Copy(io.Discard, c) // the server closes
+		}
+		return err
+	})
+	if err != nil {
+		t.Error(err)
+	}
+	if got := <-served; got.err == nil || !strings.Contains(got.err.Error(), "(-g)") {
+		t.Errorf("server = %v, want advice to use -g", got.err)
+	}
+}
+
+func TestNetnsRCCancel(t *testing.T) {
+	pair := netns.PairForTest(t, netns.PairOptions{})
+	ctx, cancel := context.WithCancel(t.Context())
+	o := Defaults()
+	o.Interface = netns.Ifname
+	o.Listening = func(int) { cancel() }
+	if got := run(ctx, pair.A.NS, o); !errors.Is(got.err, context.Canceled) {
+		t.Errorf("RC = %v, want context.Canceled", got.err)
+	}
+}
