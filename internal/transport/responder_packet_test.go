@@ -67,7 +67,7 @@ func (q respReq) packet() *wire.Packet {
 	}
 	data, done := slices.Clone(q.data), 0
 	for _, c := range append(slices.Clone(q.cuts), len(data)) {
-		if c <= done {
+		if c = min(c, len(data)); c <= done {
 			continue
 		}
 		p.Payload[p.NPayload] = data[done:c]

@@ -53,6 +53,9 @@ func TestResponderMSNWraps(t *testing.T) {
 	r.q.resp.st.msn = psn.Mask
 	r.arrive(r.write(1000, 0, []byte{1})...)
 	r.expect(respAck(1000, 0))
+	if r.q.resp.st.msn != 0 {
+		t.Errorf("MSN %#x", r.q.resp.st.msn)
+	}
 }
 
 func TestResponderNAKsOnceForAGap(t *testing.T) {

@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/memory"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
 
@@ -106,9 +110,54 @@ func TestResponderWriteToMemoryThatFails(t *testing.T) {
 	r.expectState(ibv.QPStateErr)
 }
 
+// The last bytes of a message are written by themselves and last, so that a
+// program that polls on them finds all others. Indirect memory shows it: there
+// the final word is a write of its own.
+func TestResponderWritesTheLastBytesLast(t *testing.T) {
+	data := respFill(1, respMTU+20)
+	want := []int{100, respMTU - 100, 8, 8, 4} // 20 bytes of LAST cut at 8: the final word has 4
+	setup := func(t *testing.T) (*respRig, *respBrokenMemory, *memory.Region) {
+		r, ind := newRespRig(t), &respBrokenMemory{}
+		mr, err := r.env.Mem.RegisterIndirect(respPD, 0x9000, 1024, ind, ibv.AccessLocalWrite|ibv.AccessRemoteWrite)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r, ind, mr
+	}
+	check := func(t *testing.T, ind *respBrokenMemory) {
+		if d := cmp.Diff(want, ind.sizes); d != "" {
+			t.Errorf("sizes of writes (-want +got):\n%s", d)
+		}
+		if string(ind.data) != string(data) {
+			t.Error("payload differs")
+		}
+	}
+	t.Run("WRITE", func(t *testing.T) {
+		r, ind, mr := setup(t)
+		r.arrive(
+			respPkt(wire.WriteFirst, 1000).reth(0x9000, mr.RKey(), respMTU+20).with(data[:respMTU]).cut(100),
+			respPkt(wire.WriteLast, 1001).with(data[respMTU:]).cut(8),
+		)
+		check(t, ind)
+	})
+	t.Run("SEND", func(t *testing.T) {
+		r, ind, mr := setup(t)
+		r.postSGE(1,
+			queue.SGE{Addr: 0x9000, Length: 100, LKey: mr.LKey()},
+			queue.SGE{Addr: 0x9000 + 100, Length: 500, LKey: mr.LKey()},
+		)
+		r.arrive(
+			respPkt(wire.SendFirst, 1000).with(data[:respMTU]),
+			respPkt(wire.SendLast, 1001).with(data[respMTU:]).cut(8),
+		)
+		check(t, ind)
+	})
+}
+
 // respBrokenMemory is an indirect memory that can go away.
 type respBrokenMemory struct {
 	data   []byte
+	sizes  []int // of the writes
 	broken bool
 }
 
@@ -125,5 +174,6 @@ func (m *respBrokenMemory) WriteAt(src []byte, _ uint64) error {
 		return fmt.Errorf("gone")
 	}
 	m.data = append(m.data, src...)
+	m.sizes = append(m.sizes, len(src))
 	return nil
 }
