@@ -118,12 +118,11 @@ func (q *QP) reqAckNext(now mono.Time, n int) (all bool) {
 
 // advance moves the oldest outstanding PSN over n of the oldest message. When
 // responses to an earlier sending overtake the repetition, that goes on from
-// there.
+// there; it has no credits out then.
 func (r *requester) advance(n int) {
 	r.una = r.una.Add(n)
 	if r.nxt.Less(r.una) {
 		r.nxt, r.cur = r.una, r.head
-		r.credits = 0
 	}
 }
 

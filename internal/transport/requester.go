@@ -113,7 +113,7 @@ func (q *QP) reqDeadline() mono.Time {
 // reqDrained reports whether every message that was begun has completed.
 func (q *QP) reqDrained() bool {
 	r := &q.req
-	return r.una == r.max && (r.head == r.tail || r.oldest().first == r.max)
+	return r.head == r.tail || r.oldest().first == r.max
 }
 
 // reqLive reports whether the requester sends and completes: it stops for good

@@ -92,6 +92,9 @@ func TestReqBadWorkRequest(t *testing.T) {
 		{"FLUSH of no type", "LOC_QP_OP_ERR", func(r *reqRig) (queue.SendWQE, []queue.SGE) {
 			return queue.SendWQE{Opcode: ibv.WRFlush}, nil
 		}},
+		{"FLUSH of more than 2 GiB", "LOC_LEN_ERR", func(r *reqRig) (queue.SendWQE, []queue.SGE) {
+			return queue.SendWQE{Opcode: ibv.WRFlush, FlushType: 1, Length: 1<<31 + 1}, nil
+		}},
 		{"FLUSH of an unknown level", "LOC_QP_OP_ERR", func(r *reqRig) (queue.SendWQE, []queue.SGE) {
 			return queue.SendWQE{Opcode: ibv.WRFlush, FlushType: 1, FlushLevel: 256}, nil
 		}},
@@ -223,6 +226,24 @@ func TestReqPayloadFault(t *testing.T) {
 		r.done("1 SUCCESS", "2 LOC_PROT_ERR", "3 WR_FLUSH_ERR")
 		r.inState(ibv.QPStateErr)
 	})
+	reqEach(t, nil, func(r *reqRig) { // the requester has gone back meanwhile
+		setup(r)
+		in := r.tx.Intents[2]
+		r.nak(0)
+		r.qp.PayloadFault(r.now, &in)
+		r.expect("SEND_FIRST 0 256B", "SEND_LAST 1 256B A")
+	})
+	for _, answer := range []func(*reqRig){
+		func(r *reqRig) { r.ack(4) },
+		func(r *reqRig) { r.answer(2, 4, 0, 1) },
+	} { // a peer answers what it never got
+		reqEach(t, nil, func(r *reqRig) {
+			setup(r)
+			r.qp.PayloadFault(r.now, &r.tx.Intents[2])
+			answer(r)
+			r.done("1 SUCCESS", "2 LOC_PROT_ERR", "3 WR_FLUSH_ERR")
+		})
+	}
 	reqEach(t, nil, func(r *reqRig) { // of a packet acknowledged since
 		setup(r)
 		in := r.tx.Intents[0]

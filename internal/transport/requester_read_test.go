@@ -303,6 +303,39 @@ func TestReqReadIntoDeregisteredMemory(t *testing.T) {
 		r.resp(wire.ReadRespLast, 1, make([]byte, reqMTU))
 		r.failed("1 LOC_PROT_ERR", 2, 0)
 	})
+	reqEach(t, nil, func(r *reqRig) {
+		r.fadd()
+		r.poll()
+		must(r, r.env.Mem.Deregister(r.mr))
+		r.atomicAck(0, 1)
+		r.failed("1 LOC_PROT_ERR", 2, 0)
+	})
+}
+
+// That a PSN was once asked for twice is forgotten before PSNs come round.
+func TestReqRepetitionIsForgotten(t *testing.T) {
+	reqEach(t, nil, func(r *reqRig) {
+		r.read(2 * reqMTU)
+		r.poll()
+		r.pass(reqTimeout)
+		r.poll()
+		r.answer(0, 2*reqMTU, 0, 2)
+		q := &r.qp.req
+		at := 2
+		for range 3 {
+			// Some million packets later, as far as PSNs can tell.
+			at += 1 << 22
+			q.una, q.nxt, q.max, q.assign = r.start.Add(at), r.start.Add(at), r.start.Add(at), r.start.Add(at)
+			r.send(1)
+			r.poll()
+			r.ack(at)
+			at++
+		}
+		r.read(2 * reqMTU)
+		r.poll()
+		r.resp(wire.ReadRespMid, at, make([]byte, reqMTU))
+		r.done("1 SUCCESS 512B", "2 SUCCESS", "3 SUCCESS", "4 SUCCESS", "5 BAD_RESP_ERR")
+	})
 }
 
 func TestReqAtomicResult(t *testing.T) {

@@ -195,7 +195,7 @@ func TestReqRNRTimerCodes(t *testing.T) {
 // A responder with an empty queue sends an RNR NAK for the first packet of a
 // burst and a sequence NAK with the same PSN for the second.
 func TestReqNakDuringRNR(t *testing.T) {
-	reqEach(t, func(c *reqConfig) { c.retry = 1 }, func(r *reqRig) {
+	reqEach(t, func(c *reqConfig) { c.retry = 2 }, func(r *reqRig) {
 		r.send(3 * reqMTU)
 		r.poll()
 		r.rnrNak(0, 1)
@@ -206,7 +206,12 @@ func TestReqNakDuringRNR(t *testing.T) {
 		r.counted(CompleterRetryErr, 0)
 		r.pass(10 * time.Microsecond)
 		r.expect("SEND_FIRST 0 256B", "SEND_MIDDLE 1 256B", "SEND_LAST 2 256B A")
-		// After the pause a sequence NAK is a new loss.
+		// After the pause a sequence NAK is a new loss, even if one was reported
+		// before the pause.
+		r.nak(0)
+		r.rnrNak(0, 1)
+		r.pass(10 * time.Microsecond)
+		r.poll()
 		r.nak(0)
 		r.expect("SEND_FIRST 0 256B", "SEND_MIDDLE 1 256B", "SEND_LAST 2 256B A")
 		r.ack(2)
