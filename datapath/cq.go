@@ -147,7 +147,7 @@ func (c *cq) driveUntilEvent(ctx context.Context) error {
 func (c *cq) Destroy() error {
 	c.dev.mu.Lock()
 	defer c.dev.mu.Unlock()
-	if len(c.users) != 0 {
+	if len(c.users) != 0 && !c.dev.closed.Load() {
 		return fmt.Errorf("%w: %d queue pairs complete to the queue: destroy them first", ErrBusy, len(c.users))
 	}
 	c.gone = true

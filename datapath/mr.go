@@ -37,6 +37,8 @@ func (d *Device) DeallocPD(pd uint32) error {
 	defer d.mu.Unlock()
 	n, ok := d.pds[pd]
 	switch {
+	case d.closed.Load(): // everything went with the device
+		return nil
 	case !ok:
 		return fmt.Errorf("%w: no protection domain %d", ErrInvalid, pd)
 	case n != 0:
@@ -93,6 +95,9 @@ func (d *Device) DeregisterMemory(mr verbs.ProviderMR) error {
 	r := d.mrs[mr.Handle]
 	delete(d.mrs, mr.Handle)
 	d.mu.Unlock()
+	if d.closed.Load() {
+		return d.Close() // which returns when nobody touches memory any more
+	}
 	if r == nil {
 		return fmt.Errorf("%w: no memory region with lkey %#x", ErrInvalid, mr.LKey)
 	}
@@ -100,11 +105,10 @@ func (d *Device) DeregisterMemory(mr verbs.ProviderMR) error {
 		return err
 	}
 	d.leavePD(uint32(r.PD()))
-	// The key is gone for those who look it up; who did before holds a lock. A
-	// worker that is closed touches nothing.
+	// The key is gone for those who look it up; who did before holds a lock.
 	for _, w := range d.workers {
 		if err := w.quiesce(); err != nil {
-			break
+			return d.Close() // nothing runs after it
 		}
 	}
 	return nil
@@ -147,7 +151,11 @@ func (d *Device) FreeBuffer(b []byte) error {
 	d.mu.Lock()
 	whole, ok := d.buffers[key]
 	delete(d.buffers, key)
+	closed := d.closed.Load()
 	d.mu.Unlock()
+	if closed && !ok { // it went with the device
+		return nil
+	}
 	if !ok || len(b) == 0 {
 		return fmt.Errorf("%w: not the start of a buffer of AllocBuffer", ErrInvalid)
 	}

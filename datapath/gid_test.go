@@ -1,0 +1,106 @@
+package datapath
+
+import (
+	"net/netip"
+	"slices"
+	"testing"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+)
+
+func addrs(list ...string) (out []netip.Addr) {
+	for _, s := range list {
+		if s == "-" {
+			out = append(out, netip.Addr{})
+			continue
+		}
+		out = append(out, netip.MustParseAddr(s))
+	}
+	return out
+}
+
+// TestGIDTable follows a table through changes of the interface's addresses.
+func TestGIDTable(t *testing.T) {
+	var table gidTable
+	for _, step := range []struct {
+		name           string
+		now            []string
+		table          []string // "-" is a hole
+		added, removed []string
+	}{
+		{"link-local comes first", []string{"10.0.0.1", "fd00::1", "fe80::1"},
+			[]string{"fe80::1", "10.0.0.1", "fd00::1"}, []string{"fe80::1", "10.0.0.1", "fd00::1"}, nil},
+		{"nothing new", []string{"fe80::1", "10.0.0.1", "fd00::1"}, []string{"fe80::1", "10.0.0.1", "fd00::1"}, nil, nil},
+		{"one goes and leaves a hole", []string{"fe80::1", "fd00::1"}, []string{"fe80::1", "-", "fd00::1"}, nil, []string{"10.0.0.1"}},
+		{"new ones take the hole, then the end", []string{"fe80::1", "fd00::1", "10.0.0.2", "10.0.0.3"},
+			[]string{"fe80::1", "10.0.0.2", "fd00::1", "10.0.0.3"}, []string{"10.0.0.2", "10.0.0.3"}, nil},
+		{"one goes as another comes", []string{"10.0.0.2", "fd00::1", "fd00::2", "10.0.0.3"},
+			[]string{"fd00::2", "10.0.0.2", "fd00::1", "10.0.0.3"}, []string{"fd00::2"}, []string{"fe80::1"}},
+		{"all go", nil, []string{"-", "-", "-", "-"}, nil, []string{"fd00::2", "10.0.0.2", "fd00::1", "10.0.0.3"}},
+	} {
+		added, removed := table.update(addrs(step.now...))
+		if !slices.Equal(table.entries, addrs(step.table...)) || !slices.Equal(added, addrs(step.added...)) ||
+			!slices.Equal(removed, addrs(step.removed...)) {
+			t.Fatalf("%s: table %v, added %v, removed %v", step.name, table.entries, added, removed)
+		}
+	}
+	if table.has(netip.Addr{}) {
+		t.Error("a hole is an address")
+	}
+}
+
+func TestGIDTableIsBounded(t *testing.T) {
+	var many []netip.Addr
+	a := netip.MustParseAddr("10.0.0.1")
+	for range gidTableLen + 5 {
+		many = append(many, a)
+		a = a.Next()
+	}
+	var table gidTable
+	if added, _ := table.update(many); len(added) != gidTableLen {
+		t.Errorf("%d entries, want %d", len(added), gidTableLen)
+	}
+	for _, i := range []int{-1, gidTableLen} {
+		if _, ok := table.at(i); ok {
+			t.Errorf("index %d is an address", i)
+		}
+	}
+}
+
+func TestGIDEncoding(t *testing.T) {
+	for _, tt := range []struct {
+		addr string
+		gid  ibv.GID
+	}{
+		{"192.0.2.1", ibv.GID{10: 0xff, 11: 0xff, 12: 192, 13: 0, 14: 2, 15: 1}},
+		{"fe80::5", ibv.GID{0: 0xfe, 1: 0x80, 15: 5}},
+	} {
+		a := netip.MustParseAddr(tt.addr)
+		if got := gidOf(a); got != tt.gid {
+			t.Errorf("GID of %s is %x", a, got)
+		}
+		if got := addrOf(tt.gid); got != a {
+			t.Errorf("address of %x is %s", tt.gid, got)
+		}
+	}
+}
+
+func TestGUID(t *testing.T) {
+	if got := guid([6]byte{0x52, 0x54, 0x00, 0x12, 0x34, 0x56}); got != 0x505400fffe123456 {
+		t.Errorf("GUID %#x", got)
+	}
+}
+
+func TestActiveMTU(t *testing.T) {
+	for _, tt := range []struct {
+		link int
+		want ibv.MTU
+	}{
+		{68, 0}, {335, 0}, {336, ibv.MTU256}, {591, ibv.MTU256}, {592, ibv.MTU512}, {1103, ibv.MTU512}, {1104, ibv.MTU1024},
+		{1500, ibv.MTU1024}, {2127, ibv.MTU1024}, {2128, ibv.MTU2048}, {4175, ibv.MTU2048}, {4176, ibv.MTU4096}, {9000, ibv.MTU4096}, {65535, ibv.MTU4096},
+	} {
+		if got := activeMTU(tt.link); got != tt.want {
+			t.Errorf("link MTU %d carries %v, want %v", tt.link, got, tt.want)
+		}
+	}
+}
