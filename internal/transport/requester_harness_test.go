@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"bytes"
 	"encoding/binary"
 	"fmt"
 	"strings"
@@ -22,8 +23,17 @@ const (
 	reqMTU   = 256
 	reqRKey  = 0x5001
 	reqVA    = 0x10_0000 // where the work requests of a test point at the peer
-	reqBytes = 1 << 20   // local memory
+	reqBytes = 1 << 17   // local memory
 )
+
+// reqPattern is what local memory holds at first.
+var reqPattern = func() []byte {
+	b := make([]byte, reqBytes)
+	for i := range b {
+		b[i] = byte(i*7 + i>>8)
+	}
+	return b
+}()
 
 // reqConfig is what a test of the requester chooses; reqDefaults has the rest.
 type reqConfig struct {
@@ -66,10 +76,7 @@ type reqRig struct {
 
 func newReqRig(t testing.TB, c reqConfig) *reqRig {
 	t.Helper()
-	mem := make([]byte, c.mem)
-	for i := range mem {
-		mem[i] = byte(i*7 + i>>8)
-	}
+	mem := bytes.Clone(reqPattern[:c.mem])
 	seed := uint32(1)
 	table := memory.NewTable(16, func() uint32 { seed = seed*1664525 + 1013904223; return seed })
 	mr, err := table.Register(reqPD, memory.AddressOf(mem), mem, ibv.AccessLocalWrite)
