@@ -92,6 +92,10 @@ func (r *netResolver) route(src, dst netip.Addr) (netip.Addr, error) {
 		return fail("the address is this host's own, but not of this interface", nil)
 	case rt.Type != unix.RTN_UNICAST:
 		return fail("it is not the address of one host", nil)
+	case dst.Is4() && rt.Table == unix.RT_TABLE_UNSPEC:
+		// Asked for a way through an interface, IPv4 takes every address to be on
+		// its link that no table has.
+		return fail("add one with ip route add", nil)
 	case rt.LinkIndex != r.index:
 		return fail("the route leads through another interface", nil)
 	}
