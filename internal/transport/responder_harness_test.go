@@ -283,7 +283,7 @@ func (r *respRig) completions() (out []queue.CQE) {
 		var c queue.CQE
 		queue.GetCQE(r.cq.Slot(0), &c)
 		r.cq.Release(1)
-		if c.QPN != 0x11 || c.QPContext != 0xC0FFEE || c.Timestamp <= 1_000_000 || c.Timestamp > int64(r.now) {
+		if c.QPN != 0x11 || c.QPContext != 0xC0FFEE || c.Timestamp < 1_000_000 || c.Timestamp > int64(r.now) {
 			r.t.Errorf("completion of QP %#x, context %#x at %d, now is %d", c.QPN, c.QPContext, c.Timestamp, r.now)
 		}
 		c.QPN, c.QPContext, c.Timestamp = 0, 0, 0
