@@ -3,6 +3,7 @@ package transport
 import (
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/mono"
+	"github.com/roce-xdp/roce-xdp/internal/psn"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
@@ -15,15 +16,15 @@ func (q *QP) reqHandle(now mono.Time, p *wire.Packet) {
 	// The PSN before the oldest outstanding one is that of a repeated
 	// acknowledgement; what lies outside is a ghost of an earlier life.
 	ahead := at.Sub(r.una)
-	if ahead < -1 || at.Sub(r.max) >= 0 {
-		q.env.count(DropStaleResponse)
-		return
-	}
 	syn := wire.SynACK(wire.NoCredits)
 	if p.Info.AETH != 0 {
 		syn = p.AETH().Syndrome()
 	}
 	switch {
+	case p.Info.Opcode == wire.RC|wire.Acknowledge && q.reqEndsRead(at, syn):
+		q.reqNak(now, syn)
+	case ahead < -1 || at.Sub(r.max) >= 0:
+		q.env.count(DropStaleResponse)
 	case syn.Kind() == wire.KindReserved:
 		q.env.count(DropSyndrome)
 	case p.Info.Opcode == wire.RC|wire.Acknowledge:
@@ -34,6 +35,19 @@ func (q *QP) reqHandle(now mono.Time, p *wire.Packet) {
 		q.reqResponse(now, p, syn, ahead)
 	}
 	q.reqSettle(now)
+}
+
+// reqEndsRead reports whether an error NAK with PSN at ends the oldest request
+// because that is a READ and at is one of its PSNs: the responder could not go
+// on. Some send the PSN of the response that is missing, rdma_rxe that of the
+// request, whose responses may be here in part.
+func (q *QP) reqEndsRead(at psn.PSN, syn wire.Syndrome) bool {
+	r := &q.req
+	if syn.Kind() != wire.KindNAK || syn == wire.NakPSNSeq || r.head == r.tail {
+		return false
+	}
+	w := r.oldest()
+	return w.kind == kindRead && w.status == ibv.WCSuccess && w.offset(at) < w.packets && at.Less(r.max)
 }
 
 // reqAcknowledge handles an ACKNOWLEDGE. A NAK acknowledges all PSNs before its
