@@ -76,32 +76,39 @@ func (q *QP) respFailWQE(now mono.Time, status ibv.WCStatus) {
 	q.complete(now, q.cfg.RecvCQ, &c, false)
 }
 
-// respFault is a READ response whose memory went away before it was sent.
+// respFault is a READ response, with PSN p, whose memory went away before it was
+// sent.
 func (q *QP) respFault(now mono.Time, p psn.PSN) {
 	if i, ok := q.respFind(p); ok {
-		q.respReadFault(now, q.resp.slot(i))
+		q.respReadFault(now, q.resp.slot(i), p)
 	}
 }
 
-// respReadFault ends a READ whose memory is gone: NAK with the PSN of the
-// request, in place of what would have followed. To a duplicate the peer gets no
-// answer (IBTA vol. 1, 9.7.5.1.5).
-func (q *QP) respReadFault(now mono.Time, s *savedResult) {
+// respReadFault ends the READ s at its response p, whose memory is gone, with a
+// NAK in place of that and all that would have followed. The NAK has the PSN of
+// the response: the peer may have got those before, and then takes the PSN of
+// the request for an old one. To a duplicate there is no answer (IBTA vol. 1,
+// 9.7.5.1.5).
+func (q *QP) respReadFault(now mono.Time, s *savedResult, p psn.PSN) {
 	st := &q.resp.st
 	if s.has(savedAgain) {
 		q.respUnsave(s)
 		q.respNextServe()
 		return
 	}
-	if q.state == ibv.QPStateErr && !st.has(lastWords) {
-		return // the last word has been said
+	// In ERR the last word may have been said, or be about an earlier response
+	// of the same batch.
+	if q.state == ibv.QPStateErr && (!st.has(lastWords) || st.has(nakDue) && st.nakPSN.LessEq(p)) {
+		return
 	}
 	x := respPacket{now: now}
-	q.respOweNak(&x, wire.NakRemoteAccess, s.first)
+	q.respOweNak(&x, wire.NakRemoteAccess, p)
 	q.respCancel()
 	st.flags |= lastWords
-	q.env.event(ibv.EventQPAccessErr, q)
-	q.fail(now)
+	if q.state != ibv.QPStateErr {
+		q.env.event(ibv.EventQPAccessErr, q)
+		q.fail(now)
+	}
 }
 
 // respFlush completes the receive work request in use and all posted ones with

@@ -112,7 +112,7 @@ func (q *QP) respSendRead(now mono.Time, tx *Batch, s *savedResult, p psn.PSN) b
 	last := s.pos+n == s.stop
 	x := respPacket{now: now, need: ibv.AccessRemoteRead}
 	if !q.respAccess(&x, s.rkey, s.va+uint64(s.pos), n) {
-		q.respReadFault(now, s)
+		q.respReadFault(now, s, p)
 		return false
 	}
 	info := infoReadFirst

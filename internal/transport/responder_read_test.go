@@ -114,8 +114,8 @@ func TestResponderReadKeyIsCheckedForEveryPacket(t *testing.T) {
 	if err := r.env.Mem.Deregister(r.mr); err != nil {
 		t.Fatal(err)
 	}
-	// The NAK names the READ, and ends what was to follow.
-	r.expect(respNak(wire.NakRemoteAccess, 1001, 4))
+	// The NAK takes the place of the next response and of what was to follow.
+	r.expect(respNak(wire.NakRemoteAccess, 1003, 4))
 	r.expectState(ibv.QPStateErr)
 	r.expectEvents(ibv.EventCommEst, ibv.EventQPAccessErr)
 	r.expect()
@@ -127,13 +127,42 @@ func TestResponderReadWhosePayloadFaults(t *testing.T) {
 	r.tx.Reset(2)
 	r.q.Poll(r.now, r.tx)
 	r.q.PayloadFault(r.now, &r.tx.Intents[1])
-	r.expect(respNak(wire.NakRemoteAccess, 1000, 1))
+	r.expect(respNak(wire.NakRemoteAccess, 1001, 1))
 	r.expectState(ibv.QPStateErr)
 	r.expectCount(PayloadFault, 1)
 
 	// The others of the same batch fault too and say nothing new.
 	r.q.PayloadFault(r.now, &r.tx.Intents[0])
 	r.expect()
+}
+
+// Of several responses that fault before the NAK has left, the first one counts,
+// in whatever order the driver reports them.
+func TestResponderReadWhosePayloadFaultsTwice(t *testing.T) {
+	for _, order := range [][]int{{1, 2}, {2, 1}, {2, 1, 2}} {
+		r := newRespRig(t)
+		r.arrive(r.read(1000, 0, 3*respMTU))
+		r.tx.Reset(3)
+		r.q.Poll(r.now, r.tx)
+		for _, i := range order {
+			r.q.PayloadFault(r.now, &r.tx.Intents[i])
+		}
+		r.expect(respNak(wire.NakRemoteAccess, 1001, 1))
+		r.expectEvents(ibv.EventCommEst, ibv.EventQPAccessErr)
+	}
+}
+
+// A duplicate gets no NAK, even when its fault is found late.
+func TestResponderDuplicateReadWhosePayloadFaults(t *testing.T) {
+	r := newRespRig(t)
+	r.arrive(r.read(1000, 0, 4))
+	r.answers()
+	r.arrive(r.read(1000, 0, 4))
+	r.tx.Reset(2)
+	r.q.Poll(r.now, r.tx)
+	r.q.PayloadFault(r.now, &r.tx.Intents[0])
+	r.expect()
+	r.expectState(ibv.QPStateRTR)
 }
 
 func TestResponderReadFaultAfterReset(t *testing.T) {

@@ -14,7 +14,7 @@ const (
 	savedValid   savedFlags = 1 << iota // the slot has been used
 	savedPending                        // a response is to be sent
 	savedStarted                        // READ: the first response of this round was sent
-	savedAgain                          // the response answers a duplicate
+	savedAgain                          // the last response answered a duplicate
 	savedCredit                         // it counts against the peer's limit until it is answered
 )
 
@@ -149,7 +149,7 @@ func (q *QP) respUnsave(s *savedResult) {
 	if s.has(savedCredit) {
 		q.resp.st.pending--
 	}
-	s.flags &= savedValid
+	s.flags &= savedValid | savedAgain
 }
 
 func (q *QP) respNextServe() {
