@@ -39,6 +39,17 @@ type Conditions struct {
 	Corrupt   float64 // probability that one bit is flipped
 }
 
+// Fate is what a script decides for one frame.
+type Fate uint8
+
+// Fates.
+const (
+	Chance Fate = iota // as the conditions have it
+	Lose               // lost
+	Repeat             // comes twice
+	Delay              // comes late by the whole of ReorderBy
+)
+
 // Stats count the frames of one direction.
 type Stats struct {
 	Sent, Dropped, Duplicated, Reordered, Corrupted, Delivered uint64
@@ -46,6 +57,10 @@ type Stats struct {
 
 // Link joins two ends. It is used by one goroutine at a time.
 type Link struct {
+	// Script, when set, is asked for every frame: from is the sender, n counts
+	// its frames from 0.
+	Script func(from End, n uint64, frame []byte) Fate
+
 	dirs   [2]direction // by sending end
 	flight arrivals
 }
@@ -76,12 +91,25 @@ func (l *Link) Stats(from End) Stats { return l.dirs[from].stats }
 // Send puts a copy of frame on the link. What becomes of it is decided now.
 func (l *Link) Send(now mono.Time, from End, frame []byte) {
 	d := &l.dirs[from]
+	fate := Chance
+	if l.Script != nil {
+		fate = l.Script(from, d.stats.Sent, frame)
+	}
 	d.stats.Sent++
 	// Every draw is made for every frame, so that changing one probability
 	// leaves the fate of the frames that it does not hit as it was.
 	drop, twice := d.chance(d.cond.Drop), d.chance(d.cond.Duplicate)
 	first, second := d.arrival(now), d.arrival(now)
 	flip, bit := d.chance(d.cond.Corrupt), d.rnd.Uint64()
+	switch fate {
+	case Chance:
+	case Lose:
+		drop = true
+	case Repeat:
+		drop, twice = false, true
+	case Delay:
+		drop, first = false, first.Add(d.cond.ReorderBy)
+	}
 	if drop {
 		d.stats.Dropped++
 		return

@@ -222,3 +222,29 @@ func TestEnds(t *testing.T) {
 		t.Error("ends are mixed up")
 	}
 }
+
+func TestScript(t *testing.T) {
+	l := NewLink(2, Conditions{Delay: us, ReorderBy: 10 * us}, Conditions{Drop: 1})
+	l.Script = func(from End, n uint64, frame []byte) Fate {
+		if !bytes.Equal(frame, number(int(n))) {
+			t.Errorf("frame %d is %x", n, frame)
+		}
+		return map[End][]Fate{A: {Lose, Repeat, Delay, Chance}, B: {Chance, Repeat, Delay}}[from][n]
+	}
+	for i := range 4 {
+		l.Send(0, A, number(i))
+	}
+	for i := range 3 {
+		l.Send(0, B, number(i))
+	}
+	want := []string{
+		"0s A 0000000000000001", "0s A 0000000000000001", "0s A 0000000000000002",
+		"1µs B 0000000000000001", "1µs B 0000000000000001", "1µs B 0000000000000003", "11µs B 0000000000000002",
+	}
+	if diff := cmp.Diff(want, drain(l)); diff != "" {
+		t.Error(diff)
+	}
+	if s := l.Stats(A); s != (Stats{Sent: 4, Dropped: 1, Duplicated: 1, Delivered: 4}) {
+		t.Errorf("from A: %+v", s)
+	}
+}

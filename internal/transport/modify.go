@@ -136,11 +136,13 @@ func (q *QP) enter(now mono.Time, next ibv.QPState) {
 	case next == ibv.QPStateRTS && prev == ibv.QPStateRTR:
 		q.reqStart(now)
 	case next == ibv.QPStateSQD:
-		// The next Poll finds out whether anything is outstanding.
+		// Poll finds out whether anything is outstanding.
 		q.draining = true
+		q.req.due = now
 	case next == ibv.QPStateRTS:
 		q.draining = false
 		q.attr.EnSQDAsyncNotify = false
+		q.req.due = now // what was posted in SQD can begin
 	}
 }
 

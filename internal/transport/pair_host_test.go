@@ -1,0 +1,250 @@
+package transport_test
+
+import (
+	"encoding/binary"
+	"fmt"
+	"time"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/memory"
+	"github.com/roce-xdp/roce-xdp/internal/mono"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
+	"github.com/roce-xdp/roce-xdp/internal/simnet"
+	. "github.com/roce-xdp/roce-xdp/internal/transport"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
+)
+
+const (
+	pairSGE    = 4 // entries of a work request
+	pairInline = 64
+	pairCQE    = 256
+)
+
+// pairHost is one queue pair with its memory, its driver and its program.
+type pairHost struct {
+	w    *pairWorld
+	end  simnet.End
+	peer *pairHost
+
+	env  *Env
+	qp   *QP
+	path wire.Path
+	tx   *Batch
+	mem  pairMemory
+	prog pairProgram
+
+	sq, rq   *queue.Producer
+	scq, rcq *queue.Consumer
+	nextApp  mono.Time
+	ipID     uint16
+
+	frames  map[uint64][][]byte // kept by the queue pair, by reference
+	dead    [][][]byte          // released in this batch
+	nextRef uint64
+	pkt     wire.Packet
+	dropped map[wire.DropReason]int
+	events  []ibv.EventType
+}
+
+func newPairHost(w *pairWorld, end simnet.End) *pairHost {
+	h := &pairHost{w: w, end: end, frames: map[uint64][][]byte{}, dropped: map[wire.DropReason]int{}}
+	table := memory.NewTable(8, w.rnd.Uint32)
+	h.env = NewEnv(table)
+	h.env.Window, h.env.KeepBudget = w.window[end], w.keep[end]
+	h.mem.init(w, table)
+	ring := func(n, elem int) *queue.Ring {
+		r, err := queue.New(n, elem)
+		if err != nil {
+			w.Fatal(err)
+		}
+		return r
+	}
+	sq, rq := ring(w.sqDepth, queue.SendElemSize(pairSGE, pairInline)), ring(w.rqDepth, queue.RecvElemSize(pairSGE))
+	scq, rcq := ring(pairCQE, queue.CQESize), ring(pairCQE, queue.CQESize)
+	h.sq, h.rq = queue.NewProducer(sq), queue.NewProducer(rq)
+	h.scq, h.rcq = queue.NewConsumer(scq), queue.NewConsumer(rcq)
+	h.tx = NewBatch(w.batch)
+	h.qp = NewQP(h.env, Config{
+		QPN: h.qpn(), Type: ibv.QPTypeRC, PD: 1, SendCQ: NewCQ(scq), RecvCQ: NewCQ(rcq), SQ: sq, RQ: rq, Context: uint64(end) + 40,
+		Cap: ibv.QPCap{MaxSendWR: w.sqDepth, MaxRecvWR: w.rqDepth, MaxSendSGE: pairSGE, MaxRecvSGE: pairSGE, MaxInline: pairInline},
+	})
+	return h
+}
+
+func (h *pairHost) qpn() uint32 { return 0x100 + uint32(h.end) }
+
+// connect brings the queue pair to RTS as a program would.
+func (h *pairHost) connect() {
+	w, other := h.w, h.end.Other()
+	err := h.path.Set(&wire.PathFields{SrcGID: w.gid(h.end), DstGID: w.gid(other), UDPSrcPort: 0xc123})
+	if err != nil {
+		w.Fatal(err)
+	}
+	attr := ibv.QPAttr{
+		AccessFlags: ibv.AccessRemoteRead | ibv.AccessRemoteWrite | ibv.AccessRemoteAtomic | ibv.AccessFlushGlobal,
+		Port:        1, PathMTU: w.mtu, DestQPN: h.peer.qpn(), SQPSN: w.firstPSN[h.end], RQPSN: w.firstPSN[other],
+		MaxRDAtomic: w.rdAtomic, MaxDestRDAtomic: w.rdAtomic, MinRNRTimer: uint8(1 + w.rnd.IntN(5)),
+		Timeout: w.timeout, RetryCnt: w.retries, RNRRetry: w.rnrRetries, AV: ibv.AddressVector{DGID: w.gid(other)},
+	}
+	for _, step := range []struct {
+		state ibv.QPState
+		mask  ibv.AttrMask
+	}{
+		{ibv.QPStateInit, ibv.QPAttrPKeyIndex | ibv.QPAttrPort | ibv.QPAttrAccessFlags},
+		{ibv.QPStateRTR, ibv.QPAttrAV | ibv.QPAttrPathMTU | ibv.QPAttrDestQPN | ibv.QPAttrRQPSN |
+			ibv.QPAttrMaxDestRDAtomic | ibv.QPAttrMinRNRTimer},
+		{ibv.QPStateRTS, ibv.QPAttrTimeout | ibv.QPAttrRetryCnt | ibv.QPAttrRNRRetry | ibv.QPAttrSQPSN | ibv.QPAttrMaxQPRDAtomic},
+	} {
+		attr.State = step.state
+		h.modify(&attr, step.mask|ibv.QPAttrState)
+	}
+}
+
+func (h *pairHost) modify(attr *ibv.QPAttr, mask ibv.AttrMask) {
+	h.w.Helper()
+	if err := h.qp.Modify(h.w.now, attr, mask, h.w.gid(h.end), h.w.gid(h.end.Other())); err != nil {
+		h.w.failf("%v: %v", h.end, err)
+	}
+}
+
+// next is when the host must be looked at, apart from arrivals.
+func (h *pairHost) next() mono.Time { return mono.Min(h.nextApp, h.qp.NextDeadline()) }
+
+// app is the program: it posts some of what it still has, when there is room.
+func (h *pairHost) app() {
+	w := h.w
+	if w.eager {
+		h.postRecvs(len(h.prog.recvs))
+		h.postSends(len(h.prog.ops))
+	} else {
+		h.postSends(1 + w.rnd.IntN(4))
+		h.postRecvs(1 + w.rnd.IntN(4))
+	}
+	h.nextApp = mono.Never
+	if h.prog.left() && !h.finished() {
+		h.nextApp = w.now.Add(1 + time.Duration(w.rnd.Int64N(int64(w.recvPause))))
+	}
+	h.service()
+}
+
+// service is the driver's transmit half: it polls until nothing is left to send
+// and puts the packets on the link.
+func (h *pairHost) service() {
+	w := h.w
+	for more := true; more; {
+		h.tx.Reset(1 + w.rnd.IntN(w.batch))
+		more = h.qp.Poll(w.now, h.tx)
+		for i := range h.tx.Intents {
+			h.send(&h.tx.Intents[i])
+		}
+		if more && len(h.tx.Intents) == 0 {
+			w.failf("%v: more to send, but nothing sent into an empty batch", h.end)
+		}
+	}
+	h.releaseFrames()
+	h.collect()
+}
+
+func (h *pairHost) send(in *Intent) {
+	w := h.w
+	frame := make([]byte, h.path.Len()+in.HdrLen+in.Len+wire.PadLen(in.Len)+wire.ICRCLen)
+	ib := frame[h.path.Put(frame, len(frame)-h.path.Len(), h.ipID):]
+	h.ipID++
+	copy(ib, in.Hdr[:in.HdrLen])
+	if !h.tx.Gather(in, ib[in.HdrLen:in.HdrLen+in.Len]) {
+		w.logf("%v !! %v PSN %#x: payload is gone", h.end, in.Info.Name, uint32(in.PSN))
+		h.qp.PayloadFault(w.now, in)
+		return
+	}
+	covered := len(frame) - h.path.L3() - wire.ICRCLen
+	binary.LittleEndian.PutUint32(frame[len(frame)-wire.ICRCLen:], wire.ICRC(frame, h.path.L3(), covered))
+	w.logf("%v -> %v", h.end, describePacket(ib, in.Len))
+	w.link.Send(w.now, h.end, frame)
+}
+
+// describePacket is one line of the trace.
+func describePacket(ib []byte, n int) string {
+	bth := wire.BTHAt(ib)
+	s := fmt.Sprintf("%v PSN %#x, %d B", bth.Opcode(), uint32(bth.PSN()), n)
+	if info := bth.Opcode().Info(); info != nil && info.AETH != 0 {
+		f := wire.AETHAt(ib[info.AETH:]).Fields()
+		s += fmt.Sprintf(", syndrome %#02x MSN %d", uint8(f.Syndrome), f.MSN)
+	}
+	if bth.AckReq() {
+		s += ", ack wanted"
+	}
+	return s
+}
+
+// receive is the driver's receive half for one frame.
+func (h *pairHost) receive(frame []byte) {
+	w := h.w
+	headers := h.path.Len()
+	if len(frame) > headers+wire.BTHLen {
+		if info := wire.Opcode(frame[headers]).Info(); info != nil {
+			headers += info.HeaderLen
+		}
+	}
+	segs := w.cut(frame, headers)
+	h.nextRef++
+	h.pkt = wire.Packet{Ref: h.nextRef}
+	if r := h.pkt.Parse(segs...); r != wire.Accept {
+		w.logf("%v <- dropped: %v", h.end, r)
+		h.dropped[r]++
+		return
+	}
+	w.logf("%v <- %v", h.end, describePacket(h.pkt.BTH, h.pkt.PayloadLen))
+	if h.qp.HandlePacket(w.now, &h.pkt) == Keep {
+		h.frames[h.nextRef] = segs
+		return
+	}
+	h.dead = append(h.dead, segs)
+}
+
+// releaseFrames takes back the frames of a batch and makes them unreadable.
+func (h *pairHost) releaseFrames() {
+	for _, ref := range h.env.Released {
+		segs, ok := h.frames[ref]
+		if !ok {
+			h.w.failf("%v: frame %d was released, but is not kept", h.end, ref)
+		}
+		delete(h.frames, ref)
+		h.dead = append(h.dead, segs)
+	}
+	h.env.Released = h.env.Released[:0]
+	if len(h.frames) > h.env.KeepBudget {
+		h.w.failf("%v: %d frames kept, budget %d", h.end, len(h.frames), h.env.KeepBudget)
+	}
+	for _, segs := range h.dead {
+		for _, s := range segs {
+			for i := range s {
+				s[i] = 0xdd
+			}
+		}
+	}
+	h.dead = h.dead[:0]
+	for _, e := range h.env.Events {
+		h.w.logf("%v ** %v", h.end, e.Type)
+		h.events = append(h.events, e.Type)
+	}
+	h.env.Events, h.env.Woken = h.env.Events[:0], h.env.Woken[:0]
+}
+
+// String is where the host stands, for the message of a test that fails.
+func (h *pairHost) String() string {
+	due := "never"
+	if d := h.qp.NextDeadline(); d != mono.Never {
+		due = "in " + d.Sub(h.w.now).String()
+	}
+	return fmt.Sprintf("%v: %v, due %s, %v, %d frames kept, %v", h.end, h.qp.State(), due, &h.prog, len(h.frames), h.counters())
+}
+
+func (h *pairHost) counters() string {
+	s := ""
+	for c, n := range h.env.Counters {
+		if n != 0 {
+			s += fmt.Sprintf("%v=%d ", Counter(c), n)
+		}
+	}
+	return s
+}
