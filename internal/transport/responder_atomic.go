@@ -47,8 +47,8 @@ func (q *QP) respDoAtomic(x *respPacket) respState {
 			n += copy(b[n:], s)
 		}
 		ok = x.region.StoreWord(p.RETH().VA(), binary.NativeEndian.Uint64(b[:]))
-	case wire.Flush:
-		// Memory of this machine is coherent: what earlier requests have placed is
+	default:
+		// FLUSH. Memory of this machine is coherent: what earlier requests have placed is
 		// visible to all already. Persistence no region grants.
 		credit = 0
 	}

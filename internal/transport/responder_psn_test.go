@@ -112,9 +112,10 @@ func TestResponderDropsBeforeTheStates(t *testing.T) {
 
 func TestResponderStartsAgainAfterReset(t *testing.T) {
 	r := newRespRig(t)
-	r.post(1, 0, 16)
+	r.post(1, 0, 1024)
 	r.arrive(r.write(1000, 0, []byte{1})...)
 	r.arrive(r.read(1001, 0, 4))
+	r.arrive(respSend(1002, make([]byte, 2*respMTU))[0]) // a message in the middle
 	gen := r.q.resp.st.generation
 	r.modify(ibv.QPAttr{State: ibv.QPStateReset}, ibv.QPAttrState)
 	r.connect(ibv.QPAttr{
@@ -127,5 +128,6 @@ func TestResponderStartsAgainAfterReset(t *testing.T) {
 	}
 	r.arrive(respSend(5, nil)...) // and so is the receive work request
 	r.expect(respNak(wire.SynRNR(0), 5, 0))
+	r.fail()
 	r.expectCompletions()
 }

@@ -94,6 +94,16 @@ func TestResponderReadsAReceiveOnce(t *testing.T) {
 	r.expectCompletions(respRecv(1, 2*respMTU))
 }
 
+// So it is when the request is flushed.
+func TestResponderFlushesItsCopyOfAReceive(t *testing.T) {
+	r := newRespRig(t)
+	r.post(1, 0, 1024)
+	r.arrive(respSend(1000, respFill(1, 2*respMTU))[0])
+	queue.PutRecv(queue.NewProducer(r.rq.Ring()).Slot(0), &queue.RecvWQE{WRID: 99})
+	r.fail()
+	r.expectCompletions(respFailed(1, ibv.WCWRFlushErr))
+}
+
 func TestResponderSolicitedEvents(t *testing.T) {
 	tests := []struct {
 		name  string
