@@ -1,9 +1,10 @@
 package datapath_test
 
 import (
-	"runtime"
+	"slices"
 	"sync/atomic"
 	"testing"
+	"time"
 	"unsafe"
 
 	"github.com/roce-xdp/roce-xdp/datapath"
@@ -22,7 +23,6 @@ func BenchmarkNetnsWriteLatency(b *testing.B) {
 		b.Skip(err)
 	}
 	defer hosts.Close()
-	_ = runtime.NumCPU
 	p := benchPair(b, hosts, verbstest.Options{})
 	stop := make(chan struct{})
 	done := make(chan struct{})
@@ -45,15 +45,22 @@ func BenchmarkNetnsWriteLatency(b *testing.B) {
 			}
 		}
 	}()
+	rtt := make([]time.Duration, b.N)
 	b.ResetTimer()
 	for i := range b.N {
+		begin := time.Now()
 		reply(p.A, uint64(i+1))
 		for word(p.A.Buf[4096:]).Load() != uint64(i+1) {
 			p.A.Dev.Progress()
 		}
+		rtt[i] = time.Since(begin)
 		drain(p.A)
 	}
 	b.StopTimer()
+	slices.Sort(rtt)
+	b.ReportMetric(float64(rtt[0]), "min-ns")
+	b.ReportMetric(float64(rtt[len(rtt)/10]), "p10-ns")
+	b.ReportMetric(float64(rtt[len(rtt)/2]), "p50-ns")
 	close(stop)
 	<-done
 	for _, name := range []string{"xsk_kicks", "background_rounds", "sent_acks", "xsk_tx_frames"} {

@@ -35,7 +35,6 @@ type Device struct {
 	share   share
 	umem    *xsk.UMEM
 	workers []*worker
-	pipes   [][]pipe
 	table   qpTable
 	mem     *memory.Table
 	steer   steering
@@ -136,7 +135,6 @@ func newDevice(c config) *Device {
 	}
 	d.linger = linger
 	d.yieldEvery, d.osYield = yieldPolicy()
-	d.pipes = newPipes(len(c.ports), &d.share)
 	d.workers = make([]*worker, len(c.ports))
 	for i := range c.ports {
 		d.workers[i] = newWorker(d, i, c.ports[i], c.waiters[i])

@@ -38,9 +38,12 @@ import (
 //     the word, or who published sees the state and wakes it;
 //   - frames that arrive: Waiter.Sleep arms the socket, then looks at the ring.
 //
-// While an application polls, the rest period of the background goroutine ends
-// takeover after the last poll at the latest: a program that stops polling is
-// served again after that, and one that says so by sleeping in WaitEvent at once.
+// An application counts as polling when two of its polls are no more than
+// pollGap apart: one that polls now and then leaves the work to the background
+// goroutine. While an application polls, the rest period of the background
+// goroutine ends takeover after the last such poll: a program that stops polling
+// is served again after that, and one that says so by sleeping in WaitEvent at
+// once.
 
 // States of the background goroutine.
 const (
@@ -64,6 +67,8 @@ const (
 	// takeover is how long after an application's last poll the background
 	// goroutine takes over.
 	takeover = time.Millisecond
+	// pollGap is how far apart the polls of a program that spins are at most.
+	pollGap = 100 * time.Microsecond
 	// linger is how long after the last work the background goroutine looks again
 	// by itself. Acknowledgement time-outs are longer as a rule, so that a post
 	// finds it due to look before its own deadline, and need not wake it.
@@ -86,7 +91,8 @@ type drive struct {
 	bg       atomic.Uint32
 	until    atomic.Int64 // mono.Time at which a sleeping background goroutine looks again
 	due      atomic.Int64 // mono.Time by which the worker must be driven
-	lastPoll atomic.Int64 // mono.Time of an application's last poll, 0 when it stopped
+	lastPoll atomic.Int64 // mono.Time of the last poll of an application that spins, 0 when it stopped
+	anyPoll  atomic.Int64 // mono.Time of the last poll
 	_        [cacheLine]byte
 	posted   postedList
 	inbox    atomic.Uint64 // workers that have handed over frames
@@ -208,7 +214,9 @@ func (w *worker) wake() {
 // poll drives the worker once for an application and reports whether there was
 // anything to do.
 func (w *worker) poll(now mono.Time) bool {
-	w.lastPoll.Store(int64(now))
+	if now.Sub(mono.Time(w.anyPoll.Swap(int64(now)))) < pollGap {
+		w.lastPoll.Store(int64(now))
+	}
 	if !w.tryLock() {
 		return false
 	}

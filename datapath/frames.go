@@ -95,8 +95,7 @@ type held struct {
 }
 
 // keepTable remembers the frames that queue pairs keep. The reference that goes
-// with a packet is an index of it. As each frame has a buffer at least, a table
-// with as many entries as there are buffers never runs out.
+// with a packet is an index of it.
 type keepTable struct {
 	entries []held
 	free    []uint32
@@ -110,7 +109,10 @@ func newKeepTable(n int) keepTable {
 	return t
 }
 
-// next is the reference that the next kept frame gets.
+// full reports whether no more frames can be kept.
+func (t *keepTable) full() bool { return len(t.free) == 0 }
+
+// next is the reference that the next kept frame gets, if the table is not full.
 func (t *keepTable) next() uint64 { return uint64(t.free[len(t.free)-1]) }
 
 // hold keeps the frame of descs under the reference that next told.

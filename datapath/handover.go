@@ -24,28 +24,28 @@ type pipe struct {
 	memory *spsc[uint64] // frames of the receiver that the sender is done with
 }
 
-// newPipes makes the pipes between all pairs of n workers, [from][to].
-func newPipes(n int, s *share) [][]pipe {
-	all := make([][]pipe, n)
-	for from := range all {
-		all[from] = make([]pipe, n)
-		for to := range all[from] {
-			if from == to {
-				continue
-			}
-			all[from][to] = pipe{
-				frames: newSPSC[xsk.Desc](handedRing),
-				// All frames of a worker fit, so that none is ever lost here.
-				memory: newSPSC[uint64](s.frames()),
-			}
-		}
+// pipeTo is the pipe to worker t. The first frame makes it, for of the pairs of
+// workers of a device with many queues few ever meet.
+func (w *worker) pipeTo(t *worker) *pipe {
+	at := &w.pipes[t.id]
+	if p := at.Load(); p != nil {
+		return p
 	}
-	return all
+	p := &pipe{
+		frames: newSPSC[xsk.Desc](handedRing),
+		// All frames of a worker fit, so that none is ever lost here.
+		memory: newSPSC[uint64](w.dev.share.frames()),
+	}
+	at.Store(p)
+	return p
 }
+
+// pipeFrom is the pipe from worker i, which has said that something is in it.
+func (w *worker) pipeFrom(i int) *pipe { return w.dev.workers[i].pipes[w.id].Load() }
 
 // handOver gives a frame to worker t, whose queue pair it is for.
 func (w *worker) handOver(t *worker, descs []xsk.Desc) {
-	ring := w.dev.pipes[w.id][t.id].frames
+	ring := w.pipeTo(t).frames
 	if !ring.room(len(descs)) {
 		w.count(ctrHandoverFull)
 		w.freeAll(descs)
@@ -65,7 +65,7 @@ func (w *worker) giveBack(addr uint64) {
 		w.count(ctrBadDescriptor)
 		return
 	}
-	ring := w.dev.pipes[w.id][owner].memory
+	ring := w.pipeTo(w.dev.workers[owner]).memory
 	if !ring.room(1) { // cannot be: it holds all frames that there are
 		w.count(ctrBadDescriptor)
 		return
@@ -78,7 +78,7 @@ func (w *worker) giveBack(addr uint64) {
 func (w *worker) passOn() {
 	for m := w.gaveBack; m != 0; m &= m - 1 {
 		t := w.dev.workers[bits.TrailingZeros64(m)]
-		w.dev.pipes[w.id][t.id].memory.publish()
+		w.pipeTo(t).memory.publish()
 		t.returns.Or(1 << w.id)
 		if t.hungry.Load() {
 			t.notify()
@@ -86,7 +86,7 @@ func (w *worker) passOn() {
 	}
 	for m := w.handed; m != 0; m &= m - 1 {
 		t := w.dev.workers[bits.TrailingZeros64(m)]
-		w.dev.pipes[w.id][t.id].frames.publish()
+		w.pipeTo(t).frames.publish()
 		t.inbox.Or(1 << w.id)
 		if t.feeders.Load()&(1<<w.id) == 0 {
 			t.feeders.Or(1 << w.id)
@@ -101,7 +101,7 @@ func (w *worker) takeHanded(now mono.Time) (did bool) {
 	var more uint64
 	for m := w.inbox.Swap(0); m != 0; m &= m - 1 {
 		from := bits.TrailingZeros64(m)
-		ring := w.dev.pipes[from][w.id].frames
+		ring := w.pipeFrom(from).frames
 		avail := ring.avail()
 		n := 0
 		for n < avail && n < batchSize {
@@ -135,7 +135,7 @@ func (w *worker) takeBack() bool {
 		return false
 	}
 	for m := w.returns.Swap(0); m != 0; m &= m - 1 {
-		ring := w.dev.pipes[bits.TrailingZeros64(m)][w.id].memory
+		ring := w.pipeFrom(bits.TrailingZeros64(m)).memory
 		n := ring.avail()
 		for i := range n {
 			w.free(ring.at(i))

@@ -2,6 +2,8 @@ package datapath
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/transport"
@@ -48,6 +50,7 @@ func (d *Device) setLink(now linkInfo) {
 	switch {
 	case now.gone && !was.gone:
 		d.reportPort(ibv.EventDeviceFatal)
+		d.failAll()
 	case now.running && !was.running:
 		d.reportPort(ibv.EventPortActive)
 	case !now.running && was.running:
@@ -68,6 +71,20 @@ func (d *Device) setLink(now linkInfo) {
 	}
 	if now.running && !was.running {
 		d.retryAll()
+	}
+}
+
+// failAll moves all queue pairs to ERR: what is posted to them is flushed.
+func (d *Device) failAll() {
+	d.mu.Lock()
+	list := slices.Collect(maps.Keys(d.qps))
+	d.mu.Unlock()
+	for _, q := range list {
+		_ = q.w.control(func() { // an error says that the device is closed
+			// RESET, where nothing is posted, has no way to ERR.
+			_ = q.t.Modify(clock(), &ibv.QPAttr{State: ibv.QPStateErr}, ibv.QPAttrState, ibv.GID{}, ibv.GID{})
+			q.w.activate(q)
+		})
 	}
 }
 

@@ -35,6 +35,13 @@ func noEvent(t *testing.T, d *Device) {
 
 func TestLinkEvents(t *testing.T) {
 	r := newRig(t, rigOptions{})
+	p := r.pair(verbstest.Options{})
+	if err := p.A.Recv(7, 0, 8); err != nil {
+		t.Fatal(err)
+	}
+	for len(r.a.events) > 0 {
+		<-r.a.events
+	}
 	link := r.a.link
 	r.a.setLink(link)
 	noEvent(t, r.a)
@@ -58,6 +65,9 @@ func TestLinkEvents(t *testing.T) {
 		}
 		r.a.setLink(link)
 		noEvent(t, r.a)
+	}
+	if wc, err := p.A.Next(); err != nil || wc.WRID != 7 || wc.Status != verbs.WCFlushed {
+		t.Errorf("with the interface gone: completion %+v, %v", wc, err)
 	}
 	if n := counterOf(t, r.a, "link_downed"); n != 1 {
 		t.Errorf("link_downed is %d", n)

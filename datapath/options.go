@@ -32,8 +32,8 @@ type Options struct {
 	Mode bpf.Mode
 	// Socket is how frames reach the packet memory; Auto prefers zero-copy.
 	Socket xsk.Mode
-	// Frames is the number of receive frames of a worker, at
-	// least twice RingSize. Default 4096, less with many queues.
+	// Frames is the number of receive frames of a worker, at least twice RingSize.
+	// Default 4096, less with many queues.
 	Frames int
 	// FrameSize is the size of a frame in bytes: 2048 or 4096, the default.
 	FrameSize int
@@ -55,8 +55,8 @@ type Options struct {
 	NoBackground bool
 	// Poll is what background goroutines do when they run out of work.
 	Poll PollPolicy
-	// SpinTime is how long PollAdaptive looks for more work. Default 20 us, and
-	// none on machines with one or two CPUs.
+	// SpinTime is how long PollAdaptive looks for more work. Default 20 us, 5 us
+	// with two CPUs, and none with one.
 	SpinTime time.Duration
 
 	// Window is the most request packets that a queue pair has unacknowledged.
@@ -76,6 +76,7 @@ const (
 	minRing       = 64
 	maxRing       = 1 << 16
 	defaultSpin   = 20 * time.Microsecond
+	shortSpin     = 5 * time.Microsecond
 	defaultKeep   = 64
 	maxWorkers    = 64 // as many as a bit mask holds, and the socket map
 	smallMachine  = 2  // CPUs up to which spinning takes time from those one waits for
@@ -131,8 +132,13 @@ func (c *Options) completePolicy(cpus int) error {
 	if c.SpinTime < 0 || c.SpinTime > maxSpin {
 		return fmt.Errorf("%w: SpinTime is %v: 0 to %v is possible", ErrConfig, c.SpinTime, maxSpin)
 	}
-	if c.SpinTime == 0 && cpus > smallMachine {
-		c.SpinTime = defaultSpin
+	if c.SpinTime == 0 {
+		switch {
+		case cpus > smallMachine:
+			c.SpinTime = defaultSpin
+		case cpus > 1:
+			c.SpinTime = shortSpin
+		}
 	}
 	if c.Poll == PollInterrupt {
 		c.SpinTime = 0

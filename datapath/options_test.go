@@ -16,7 +16,8 @@ func TestOptionsDefaults(t *testing.T) {
 		wantQueues, ring, frames int
 		spin                     time.Duration
 	}{
-		{"one queue, two CPUs", 1, 2, 1, 2048, 4096, 0},
+		{"one queue, one CPU", 1, 1, 1, 2048, 4096, 0},
+		{"one queue, two CPUs", 1, 2, 1, 2048, 4096, shortSpin},
 		{"eight queues, many CPUs", 8, 16, 8, 2048, 4096, defaultSpin},
 		{"sixteen queues have less memory each", 16, 16, 16, 1024, 2048, defaultSpin},
 		{"more queues than workers", 128, 16, 64, 256, 512, defaultSpin},

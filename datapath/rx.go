@@ -81,14 +81,26 @@ func (w *worker) frame(now mono.Time, descs []xsk.Desc) {
 		w.freeAll(descs)
 		return
 	}
-	p.Ref = w.kept.next()
-	verdict := q.t.HandlePacket(now, p)
+	keep := w.deliver(now, q)
 	w.activate(q)
-	if verdict == transport.Keep {
+	if keep {
 		w.kept.hold(descs)
 		return
 	}
 	w.freeAll(descs)
+}
+
+// deliver gives the packet to its queue pair and reports whether that keeps it.
+func (w *worker) deliver(now mono.Time, q *qp) (keep bool) {
+	if !w.kept.full() {
+		w.pkt.Ref = w.kept.next()
+		return q.t.HandlePacket(now, &w.pkt) == transport.Keep
+	}
+	budget := w.env.KeepBudget
+	w.env.KeepBudget = 0
+	_ = q.t.HandlePacket(now, &w.pkt) // nothing is kept without a budget
+	w.env.KeepBudget = budget
+	return false
 }
 
 // bytes are the bytes of a descriptor, nil if it reaches outside of the memory.

@@ -228,3 +228,44 @@ func waitFor(t *testing.T, what string, ok func() bool) {
 		time.Sleep(time.Millisecond)
 	}
 }
+
+// TestNothingCanBeKept: when no more frames can be kept, those out of order are
+// dropped and sent again.
+func TestNothingCanBeKept(t *testing.T) {
+	var n atomic.Uint32
+	r := newRig(t, rigOptions{mtu: 1500, hook: func([]byte) xsktest.Action {
+		if n.Add(1)%20 == 0 {
+			return xsktest.Drop
+		}
+		return xsktest.Deliver
+	}})
+	p := r.pair(verbstest.Options{Timeout: 9})
+	if err := p.Write(200_000, false); err != nil {
+		t.Fatal(err)
+	}
+	if counterOf(t, r.b, "out_of_order_kept") == 0 {
+		t.Error("nothing was kept, although frames were lost")
+	}
+	r.checkMemory()
+	full := func(on bool) {
+		t.Helper()
+		w := r.b.workers[0]
+		if err := w.acquire(); err != nil {
+			t.Fatal(err)
+		}
+		if w.kept.free = w.kept.free[:0]; !on {
+			w.kept = newKeepTable(w.dev.share.rxFrames)
+		}
+		w.release(controller)
+	}
+	full(true)
+	before := counterOf(t, r.b, "out_of_order_kept")
+	if err := p.Write(200_000, false); err != nil {
+		t.Fatal(err)
+	}
+	if after := counterOf(t, r.b, "out_of_order_kept"); after != before {
+		t.Errorf("%d frames were kept without room", after-before)
+	}
+	full(false)
+	r.checkMemory()
+}

@@ -192,7 +192,8 @@ func (w *worker) push(now mono.Time) {
 	// What is queued stays queued: it leaves when the interface is up again.
 	w.count(ctrKickErrors)
 	w.down, w.retryAt = true, now.Add(retryDown)
-	if !errors.Is(err, xsk.ErrDown) {
-		w.linkError = err
+	if !errors.Is(err, xsk.ErrDown) && !w.broken {
+		w.broken = true
+		w.dev.reportPort(ibv.EventDeviceFatal)
 	}
 }

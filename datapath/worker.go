@@ -50,27 +50,28 @@ type worker struct {
 	descs []xsk.Desc // received
 	addrs []uint64   // of frames on their way from one ring to another
 
-	batch     *transport.Batch
-	active    turns
-	timers    timerHeap
-	out       []xsk.Desc // laid out, not taken by the port yet
-	loop      []xsk.Desc // laid out for a queue pair of this device
-	loopNext  []xsk.Desc // the other buffer of loop
-	kick      bool       // the port has something that the kernel has not taken
-	noRoom    bool       // a queue pair could send, but the port or the slots are full
-	down      bool       // the last kick found the interface down
-	knownDue  mono.Time  // what the word due holds
-	idle      uint32     // polls in a row without work
-	qps       int        // queue pairs of the worker
-	handed    uint64     // workers that got frames in this round
-	gaveBack  uint64     // workers that got memory back in this round
-	giveFlag  bool       // the fill ring is short of frames
-	drops     [wire.NumDropReasons]uint64
-	counts    [numCounters]uint64
-	retryAt   mono.Time // when to kick again while down
-	linkError error     // of the last kick that failed, other than for the interface being down
+	batch    *transport.Batch
+	active   turns
+	timers   timerHeap
+	out      []xsk.Desc // laid out, not taken by the port yet
+	loop     []xsk.Desc // laid out for a queue pair of this device
+	loopNext []xsk.Desc // the other buffer of loop
+	kick     bool       // the port has something that the kernel has not taken
+	noRoom   bool       // a queue pair could send, but the port or the slots are full
+	down     bool       // the last kick found the interface down
+	knownDue mono.Time  // what the word due holds
+	idle     uint32     // polls in a row without work
+	qps      int        // queue pairs of the worker
+	handed   uint64     // workers that got frames in this round
+	gaveBack uint64     // workers that got memory back in this round
+	giveFlag bool       // the fill ring is short of frames
+	drops    [wire.NumDropReasons]uint64
+	counts   [numCounters]uint64
+	retryAt  mono.Time // when to kick again while down
+	broken   bool      // the port failed for good, which was reported
 
-	feeders atomic.Uint64 // workers that have handed over frames lately
+	pipes   [maxWorkers]atomic.Pointer[pipe] // to other workers
+	feeders atomic.Uint64                    // workers that have handed over frames lately
 	sleeps  atomic.Uint64
 	// sleepErrors counts sleeps that failed.
 	sleepErrors atomic.Uint64
@@ -90,7 +91,7 @@ func newWorker(d *Device, id int, port xsk.Port, waiter xsk.Waiter) *worker {
 		mem:      port.UMEM().Bytes(),
 		rx:       xsk.NewPool(port.UMEM(), id*s.frames(), s.rxFrames),
 		tx:       newTxPool(s, id),
-		kept:     newKeepTable(s.rxFrames * d.opts.Queues),
+		kept:     newKeepTable(s.rxFrames),
 		descs:    make([]xsk.Desc, batchSize+wire.MaxSegments),
 		addrs:    make([]uint64, batchSize),
 		batch:    transport.NewBatch(txBudget),
