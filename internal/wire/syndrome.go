@@ -1,6 +1,9 @@
 package wire
 
-import "time"
+import (
+	"math/bits"
+	"time"
+)
 
 // Syndrome is the first byte of an AETH (IBTA vol. 1, 9.7.5.1): the
 // kind in bits 7 to 5 and a credit code, a timer code or a NAK code below.
@@ -62,13 +65,16 @@ var creditTable = [31]int{
 // CreditCode is the largest code that promises at most n receive work
 // requests, 0 to 30; n below 0 counts as 0.
 func CreditCode(n int) uint8 {
-	code := uint8(0)
-	for i, c := range creditTable {
-		if c <= n {
-			code = uint8(i)
-		}
+	if n < 2 {
+		return uint8(max(n, 0))
 	}
-	return code
+	// From 2 on the table has 2^k and 1.5 * 2^k at codes 2k and 2k+1.
+	k := bits.Len(uint(n)) - 1
+	code := 2 * k
+	if n >= 3<<(k-1) {
+		code++
+	}
+	return uint8(min(code, NoCredits-1))
 }
 
 // Credits is the number of receive work requests that a credit code promises,
