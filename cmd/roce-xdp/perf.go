@@ -18,6 +18,7 @@ func newPerf() *cobra.Command {
 options and tables. The server is started first and follows the client's options.`,
 		Example: `  sudo roce-xdp perf write-bw -d eth0                     # the server
   sudo roce-xdp perf write-bw -d eth0 -s 1048576 192.0.2.1  # the client`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return misuse(cmd, fmt.Errorf("no test %q", args[0]))

@@ -13,6 +13,9 @@ func newPingpong() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pingpong",
 		Short: "Exchange messages with ibv_rc_pingpong, or with itself",
+		Example: `  sudo roce-xdp pingpong rc -d eth0              # the server
+  sudo roce-xdp pingpong rc -d eth0 192.0.2.1    # the client`,
+		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return misuse(cmd, fmt.Errorf("no transport service %q: rc is there", args[0]))

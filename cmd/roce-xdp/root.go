@@ -35,6 +35,7 @@ Most commands need root, or the capabilities of docs/privileges.md.`,
 		Example: `  sudo roce-xdp demo
   sudo roce-xdp perf write-bw -d eth0                 # on one host
   sudo roce-xdp perf write-bw -d eth0 192.0.2.1       # on the other`,
+		Args:          cobra.ArbitraryArgs, // RunE says what is wrong with them
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -50,7 +51,7 @@ Most commands need root, or the capabilities of docs/privileges.md.`,
 	return root
 }
 
-// exactly is a check of positional arguments whose failure is a usage error.
+// argsBetween is a check of positional arguments whose failure is a usage error.
 func argsBetween(low, high int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < low || len(args) > high {

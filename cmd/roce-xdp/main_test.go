@@ -1,0 +1,141 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+)
+
+// beProgram makes the test binary the program itself, for tests that need a
+// process of their own.
+const beProgram = "ROCE_XDP_TEST_BE_PROGRAM"
+
+func TestMain(m *testing.M) {
+	if os.Getenv(beProgram) != "" {
+		main()
+	}
+	os.Exit(m.Run())
+}
+
+// command is one command line and what has to come of it. The expectations are
+// regular expressions in multi-line mode; no expectation of stdout means that it
+// is empty.
+type command struct {
+	line   string
+	code   int
+	stdout []string
+	stderr []string
+	absent string // must not be on stdout
+}
+
+func (c command) run(t *testing.T) {
+	t.Helper()
+	var stdout, stderr strings.Builder
+	if code := run(strings.Fields(c.line), &stdout, &stderr); code != c.code {
+		t.Errorf("exit code %d, want %d; stderr: %s", code, c.code, stderr.String())
+	}
+	for _, want := range c.stdout {
+		if !regexp.MustCompile(`(?m)` + want).MatchString(stdout.String()) {
+			t.Errorf("stdout does not match %q:\n%s", want, stdout.String())
+		}
+	}
+	for _, want := range c.stderr {
+		if !regexp.MustCompile(`(?m)` + want).MatchString(stderr.String()) {
+			t.Errorf("stderr does not match %q:\n%s", want, stderr.String())
+		}
+	}
+	if len(c.stdout) == 0 && stdout.Len() > 0 {
+		t.Errorf("unexpected output:\n%s", stdout.String())
+	}
+	if c.absent != "" && regexp.MustCompile(c.absent).MatchString(stdout.String()) {
+		t.Errorf("stdout matches %q:\n%s", c.absent, stdout.String())
+	}
+}
+
+func runAll(t *testing.T, commands []command) {
+	t.Helper()
+	for _, c := range commands {
+		t.Run("roce-xdp "+c.line, c.run)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	runAll(t, []command{
+		{line: "version", stdout: []string{`^roce-xdp \S+.* go1\.\d+.* linux/\w+$`}},
+		{line: "version -j", stdout: []string{`"version": ".+"`, `"go": "go1`, `"arch": "\w+"`}},
+	})
+}
+
+func TestHelp(t *testing.T) {
+	runAll(t, []command{
+		{line: "", stdout: []string{`Available Commands`, `sudo roce-xdp demo`}},
+		{line: "demo --help", stdout: []string{`two network namespaces`, `--mode string`, `Examples:`}},
+		{line: "perf", stdout: []string{`write-bw +RDMA_Write BW Test`, `atomic-lat +Atomic FETCH_AND_ADD Latency Test`}},
+		// The short options of perftest.
+		{line: "perf write-bw --help", stdout: []string{
+			`-d, --device`, `-s, --size`, `-n, --iters`, `-q, --qp`, `-t, --tx-depth`, `-x, --gid-index`,
+			`-D, --duration`, `-a, --all`, `-b, --bidirectional`, `-Q, --cq-mod`, `--report_gbits`,
+		}},
+		// What makes no sense for a latency test is not offered.
+		{line: "perf write-lat --help", stdout: []string{`-n, --iters`}, absent: `--qp|--bidirectional|--cq-mod`},
+		// The options of ibv_rc_pingpong.
+		{line: "pingpong rc --help", stdout: []string{
+			`-p, --port`, `-d, --device`, `-g, --gid-idx`, `-m, --mtu`, `-r, --rx-depth`, `-n, --iters`,
+			`-s, --size`, `-l, --sl`, `-e, --events`, `-c, --chk`, `ibv_rc_pingpong -d rxe0 -g 1`,
+		}},
+		{line: "completion bash", stdout: []string{`__start_roce-xdp`}},
+	})
+}
+
+// A command line that is not understood: exit code 2, a line that says why, one
+// that says where help is, nothing on standard output.
+func TestMisuse(t *testing.T) {
+	runAll(t, []command{
+		{line: "fly", code: 2, stderr: []string{`^roce-xdp: no command "fly"$`, `^See 'roce-xdp --help'\.$`}},
+		{line: "version now", code: 2, stderr: []string{`^roce-xdp: 1 arguments: version takes none$`}},
+		{line: "demo --speed 9", code: 2, stderr: []string{`^roce-xdp: unknown flag: --speed$`, `^See 'roce-xdp demo --help'\.$`}},
+		{line: "demo --mtu nine", code: 2, stderr: []string{`invalid argument "nine" for "--mtu"`}},
+		{line: "demo --mtu 335", code: 2, stderr: []string{`--mtu is 335: 336`}},
+		{line: "demo --queues 0", code: 2, stderr: []string{`--queues is 0: 1 to 64`}},
+		{line: "demo --mode fast", code: 2, stderr: []string{`unknown XDP mode "fast": want auto, native \(drv\) or generic \(skb\)`}},
+		{line: "perf fly-bw", code: 2, stderr: []string{`no test "fly-bw"`}},
+		{line: "perf write-bw -n 2", code: 2, stderr: []string{`iterations \(-n\) is 2: 5 to`}},
+		{line: "perf write-bw -m 1500", code: 2, stderr: []string{`256, 512, 1024, 2048 and 4096`}},
+		{line: "perf atomic-lat -s 4", code: 2, stderr: []string{`atomics have 8 bytes`}},
+		{line: "perf write-lat -s 0", code: 2, stderr: []string{`\(-s\) is 0: 1 to`}},
+		{line: "perf write-bw one two", code: 2, stderr: []string{`2 arguments: the server`}},
+		{line: "perf write-bw -F -n 2", code: 2, stderr: []string{`iterations`}}, // -F is taken
+		{line: "pingpong ud", code: 2, stderr: []string{`no transport service "ud": rc is there`}},
+		{line: "pingpong rc -m 9000", code: 2, stderr: []string{`mtu \(-m\) is 9000`}},
+	})
+}
+
+// A failure: exit code 1 and one line that says what is wrong and what to do.
+func TestFailures(t *testing.T) {
+	runAll(t, []command{
+		{line: "perf write-bw -d nosuch0", code: 1, stderr: []string{`\Aroce-xdp: .*nosuch0.*\n\z`}},
+		{line: "pingpong rc -d nosuch0", code: 1, stderr: []string{`\Aroce-xdp: .*nosuch0.*\n\z`}},
+		{line: "perf write-bw -p 1 127.0.0.1", code: 1, stderr: []string{`^roce-xdp: connect to 127.0.0.1:1: .*start the server first`}},
+		{line: "pingpong rc -p 1 127.0.0.1", code: 1, stderr: []string{`couldn't connect to 127.0.0.1:1.*start the server first`}},
+	})
+}
+
+// Every command says what it is for and shows how it is used.
+func TestEveryCommandHasHelp(t *testing.T) {
+	var walk func(c *cobra.Command)
+	walk = func(c *cobra.Command) {
+		if c.Short == "" {
+			t.Errorf("%q has no description", c.CommandPath())
+		}
+		if c.Example == "" {
+			t.Errorf("%q has no example", c.CommandPath())
+		}
+		for _, sub := range c.Commands() {
+			walk(sub)
+		}
+	}
+	walk(newRoot())
+}
