@@ -256,6 +256,9 @@ func TestIdleDeviceDoesNothing(t *testing.T) {
 // the work to it. One goroutine is the program at both ends, so that a busy
 // machine stops both at once.
 func TestPollerIsNotDisturbed(t *testing.T) {
+	if raceEnabled {
+		t.Skip("under the race detector polls are too far apart to count as polling")
+	}
 	r := newRig(t, rigOptions{})
 	p := r.pair(verbstest.Options{Timeout: slow})
 	stolen := func() uint64 {

@@ -59,7 +59,7 @@ func TestEveryOperation(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, tt.rig)
-			p := r.pair(verbstest.Options{Inline: 64})
+			p := r.pair(verbstest.Options{Inline: 64, Timeout: slow})
 			if p.MTU != tt.mtu {
 				t.Errorf("path MTU %v, want %v", p.MTU, tt.mtu)
 			}
@@ -71,6 +71,7 @@ func TestEveryOperation(t *testing.T) {
 			if err := everyOperation(p, 0, 1, 3, 64, m-1, m, m+1, 3*m+5, 70_001); err != nil {
 				t.Fatal(err)
 			}
+			r.checkNoRetry()
 			r.checkMemory()
 		})
 	}
@@ -89,6 +90,17 @@ func keepDriving(c *verbs.Context) (stop func()) {
 		}
 	})
 	return func() { ended.Store(true); wg.Wait() }
+}
+
+// checkNoRetry checks that nothing was sent again: on a link that loses nothing,
+// with time-outs that are never due, only a stall would cause it.
+func (r *rig) checkNoRetry() {
+	r.t.Helper()
+	for _, d := range []*Device{r.a, r.b} {
+		if n := counterOf(r.t, d, "completer_retry_err"); n != 0 {
+			r.t.Errorf("%s: %d requests were sent again", d.Name(), n)
+		}
+	}
 }
 
 // checkMemory waits until nothing moves, then checks that no frame was lost: all
@@ -174,7 +186,7 @@ func TestManyQueuePairs(t *testing.T) {
 	r := newRig(t, rigOptions{queues: 4, crossed: true, mtu: 1500})
 	var wg sync.WaitGroup
 	for i := range pairs {
-		p := r.pair(verbstest.Options{BufferSize: 1 << 16})
+		p := r.pair(verbstest.Options{BufferSize: 1 << 16, Timeout: slow})
 		wg.Go(func() {
 			for range rounds {
 				if err := p.Write(size, i%2 == 0); err != nil {
@@ -192,6 +204,7 @@ func TestManyQueuePairs(t *testing.T) {
 	if counterOf(t, r.a, "handover_pkts") == 0 {
 		t.Error("no frame was handed over, although the link is crossed")
 	}
+	r.checkNoRetry()
 	r.checkMemory()
 }
 
@@ -201,7 +214,7 @@ func TestLoopback(t *testing.T) {
 	for _, queues := range []int{1, 2} {
 		t.Run(fmt.Sprintf("%d queues", queues), func(t *testing.T) {
 			r := newRig(t, rigOptions{queues: queues})
-			p := verbstest.RCPair(t, r.ca, r.ca, verbstest.Options{})
+			p := verbstest.RCPair(t, r.ca, r.ca, verbstest.Options{Timeout: slow})
 			if err := everyOperation(p, 0, 5, 4096, 100_000); err != nil {
 				t.Fatal(err)
 			}
