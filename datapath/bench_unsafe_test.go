@@ -109,7 +109,7 @@ func openBench(b *testing.B, e *netns.End) *verbs.Context {
 	return dev
 }
 
-func counterOf(b *testing.B, dev *verbs.Context, name string) uint64 {
+func counterOf(b testing.TB, dev *verbs.Context, name string) uint64 {
 	list, err := dev.Counters()
 	if err != nil {
 		b.Fatal(err)
@@ -121,4 +121,56 @@ func counterOf(b *testing.B, dev *verbs.Context, name string) uint64 {
 	}
 	b.Fatalf("no counter %s", name)
 	return 0
+}
+
+// BenchmarkNetnsWriteBandwidth has 16 WRITEs of 64 KiB outstanding.
+func BenchmarkNetnsWriteBandwidth(b *testing.B) { benchStream(b, verbs.OpRDMAWrite, 64<<10) }
+
+// BenchmarkNetnsReadBandwidth has 16 READs of 64 KiB outstanding.
+func BenchmarkNetnsReadBandwidth(b *testing.B) { benchStream(b, verbs.OpRDMARead, 64<<10) }
+
+// BenchmarkNetnsWriteRate has 16 WRITEs of 64 bytes outstanding.
+func BenchmarkNetnsWriteRate(b *testing.B) { benchStream(b, verbs.OpRDMAWrite, 64) }
+
+func benchStream(b *testing.B, op verbs.Opcode, size int) {
+	hosts, err := netns.NewPair(netns.PairOptions{MTU: 9000})
+	if err != nil {
+		b.Skip(err)
+	}
+	defer hosts.Close()
+	p := benchPair(b, hosts, verbstest.Options{})
+	var ended atomic.Bool
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for !ended.Load() {
+			p.B.Dev.Progress()
+		}
+	}()
+	wr := verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled, SGList: []verbs.SGE{p.A.MR.SGE(0, size)},
+		RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()}
+	var wcs [16]verbs.WC
+	b.SetBytes(int64(size))
+	b.ResetTimer()
+	for posted, completed := 0, 0; completed < b.N; {
+		for posted < b.N && posted-completed < len(wcs) {
+			if err := p.A.QP.PostSend(&wr); err != nil {
+				b.Fatal(err)
+			}
+			posted++
+		}
+		n := p.A.CQ.Poll(wcs[:])
+		for _, wc := range wcs[:n] {
+			if err := wc.Err(); err != nil {
+				b.Fatal(err)
+			}
+		}
+		completed += n
+	}
+	b.StopTimer()
+	ended.Store(true)
+	<-done
+	for _, name := range []string{"xsk_kicks", "completer_retry_err", "sent_pkts"} {
+		b.ReportMetric(float64(counterOf(b, p.A.Dev, name))/float64(b.N), name+"/op")
+	}
 }

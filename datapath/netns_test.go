@@ -1,9 +1,12 @@
 package datapath_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
+	"time"
 
+	"github.com/roce-xdp/roce-xdp/bpf"
 	"github.com/roce-xdp/roce-xdp/datapath"
 	"github.com/roce-xdp/roce-xdp/test/netns"
 	"github.com/roce-xdp/roce-xdp/verbs"
@@ -55,18 +58,22 @@ func TestNetnsEveryOperation(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		pair netns.PairOptions
+		opts *datapath.Options
 		mtu  verbs.MTU
-		gid  string
 	}{
-		{"1500 bytes", netns.PairOptions{MTU: 1500}, verbs.MTU1024, "v4"},
-		{"9000 bytes", netns.PairOptions{MTU: 9000}, verbs.MTU4096, "v4"},
-		{"IPv6", netns.PairOptions{MTU: 9000, NoIPv4: true}, verbs.MTU4096, "v6"},
-		{"smallest", netns.PairOptions{MTU: 336, NoIPv6: true}, verbs.MTU256, "v4"},
-		{"four queues", netns.PairOptions{MTU: 1500, Queues: 4}, verbs.MTU1024, "v4"},
+		{"1500 bytes", netns.PairOptions{MTU: 1500}, nil, verbs.MTU1024},
+		{"9000 bytes", netns.PairOptions{MTU: 9000}, nil, verbs.MTU4096},
+		{"IPv6", netns.PairOptions{MTU: 9000, NoIPv4: true}, nil, verbs.MTU4096},
+		{"smallest", netns.PairOptions{MTU: 336, NoIPv6: true}, nil, verbs.MTU256},
+		{"four queues", netns.PairOptions{MTU: 1500, Queues: 4}, nil, verbs.MTU1024},
+		{"generic XDP", netns.PairOptions{MTU: 1500}, &datapath.Options{Mode: bpf.ModeGeneric}, verbs.MTU1024},
+		{"generic XDP, 9000 bytes", netns.PairOptions{MTU: 9000}, &datapath.Options{Mode: bpf.ModeGeneric}, verbs.MTU4096},
+		{"frames of 2048 bytes", netns.PairOptions{MTU: 9000}, &datapath.Options{FrameSize: 2048}, verbs.MTU4096},
+		{"no spinning", netns.PairOptions{MTU: 1500}, &datapath.Options{Poll: datapath.PollInterrupt}, verbs.MTU1024},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			hosts := netns.PairForTest(t, tt.pair)
-			a, b := openIn(t, hosts.A, nil), openIn(t, hosts.B, nil)
+			a, b := openIn(t, hosts.A, tt.opts), openIn(t, hosts.B, tt.opts)
 			p := verbstest.RCPair(t, a, b, verbstest.Options{})
 			if p.MTU != tt.mtu {
 				t.Errorf("path MTU %v, want %v", p.MTU, tt.mtu)
@@ -92,4 +99,55 @@ func report(t *testing.T, dev *verbs.Context) {
 		}
 	}
 	t.Log(s)
+}
+
+// TestNetnsBothWait has both programs sleep between requests, with time-outs that
+// are never due: a wake-up that is lost is a stall.
+func TestNetnsBothWait(t *testing.T) {
+	const slow, rounds, stall = 22, 500, 5 * time.Second
+	for _, queues := range []int{1, 2} {
+		t.Run(fmt.Sprintf("%d queues", queues), func(t *testing.T) {
+			hosts := netns.PairForTest(t, netns.PairOptions{Queues: queues})
+			a, b := openIn(t, hosts.A, nil), openIn(t, hosts.B, nil)
+			p := verbstest.RCPair(t, a, b, verbstest.Options{Timeout: slow})
+			q := verbstest.RCPair(t, b, a, verbstest.Options{Timeout: slow})
+			for i := range rounds {
+				begin := time.Now()
+				if err := errors.Join(p.Send(1+i, false), q.Write(1+i, true)); err != nil {
+					t.Fatal(err)
+				}
+				if d := time.Since(begin); d > stall {
+					t.Fatalf("round %d took %v: a wake-up was lost", i, d)
+				}
+			}
+		})
+	}
+}
+
+// TestNetnsIdle: devices with connections but without traffic do nothing.
+func TestNetnsIdle(t *testing.T) {
+	hosts := netns.PairForTest(t, netns.PairOptions{NoIPv6: true})
+	a, b := openIn(t, hosts.A, nil), openIn(t, hosts.B, nil)
+	p := verbstest.RCPair(t, a, b, verbstest.Options{})
+	if err := p.Write(1000, true); err != nil {
+		t.Fatal(err)
+	}
+	activity := func() (n uint64) {
+		for _, dev := range []*verbs.Context{a, b} {
+			for _, name := range []string{"background_rounds", "background_sleeps"} {
+				n += counterOf(t, dev, name)
+			}
+		}
+		return n
+	}
+	waitFor(t, "the devices to fall asleep", func() bool {
+		before := activity()
+		time.Sleep(150 * time.Millisecond)
+		return activity() == before
+	})
+	before := activity()
+	time.Sleep(300 * time.Millisecond)
+	if after := activity(); after != before {
+		t.Errorf("%d rounds and sleeps in 300 ms without traffic", after-before)
+	}
 }
