@@ -244,6 +244,7 @@ func TestPayloadGoesAway(t *testing.T) {
 		{"WRITE, at once", 0, verbs.OpRDMAWrite, verbs.WCLocalProtection},
 		{"WRITE, midway", 3, verbs.OpRDMAWrite, verbs.WCLocalProtection},
 		{"READ, at once", 0, verbs.OpRDMARead, verbs.WCRemoteAccess},
+		{"READ, midway", 3, verbs.OpRDMARead, verbs.WCRemoteAccess},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, rigOptions{})
