@@ -32,6 +32,7 @@ type Table struct {
 	slots []atomic.Pointer[Region] // by index of a key; nil: free or revoked
 
 	mu    sync.Mutex
+	rnd   func() uint32
 	keys  []keySeq  // by index: the low byte of keys
 	owner []*Region // by index: who has the slot, revoked or not
 	free  []uint32  // given-back indices, reused in the order of their return
@@ -40,20 +41,17 @@ type Table struct {
 }
 
 // NewTable makes a table for at most limit regions, 1 to MaxRegions; values
-// outside are brought inside. It takes 24 bytes per region. rnd supplies the
-// random part of keys.
+// outside are brought inside. It takes 18 bytes of address space per region,
+// used or not. rnd supplies the random part of keys, under the table's lock.
 func NewTable(limit int, rnd func() uint32) *Table {
 	limit = min(max(limit, 1), MaxRegions)
-	t := &Table{
+	return &Table{
 		slots: make([]atomic.Pointer[Region], limit+1),
 		keys:  make([]keySeq, limit+1),
 		owner: make([]*Region, limit+1),
+		rnd:   rnd,
 		next:  1,
 	}
-	for i := range t.keys {
-		t.keys[i] = newKeySeq(rnd())
-	}
-	return t
 }
 
 // Register makes data a direct region that starts at virtual address va. The
@@ -106,8 +104,10 @@ func (t *Table) add(r *Region) (*Region, error) {
 // stale key meets another region's slot as late as possible.
 func (t *Table) take() (index uint32, ok bool) {
 	if int(t.next) < len(t.slots) {
+		index = t.next
 		t.next++
-		return t.next - 1, true
+		t.keys[index] = newKeySeq(t.rnd())
+		return index, true
 	}
 	if len(t.free) == 0 {
 		return 0, false
