@@ -41,7 +41,7 @@ type AddressVector struct {
 	HopLimit     uint8  // 0 is sent as 64
 	TrafficClass uint8  // the whole TOS or traffic class byte
 	SL           uint8  // service level, 0 to 7: the VLAN priority on tagged links
-	Port         uint8  // 1
+	Port         uint8  // 1; 0 means 1
 }
 
 // QPCap are the capacities of a queue pair (ibv_qp_cap).

@@ -97,6 +97,25 @@ const (
 	SendInline    SendFlags = 1 << 3 // copy the data when posting
 )
 
+// FlushPlacement is a set of guarantees that a FLUSH gives
+// (ibv_placement_type).
+type FlushPlacement uint16
+
+// Guarantees of a FLUSH.
+const (
+	FlushGlobal     FlushPlacement = 1 << 0 // visible to all that read the memory
+	FlushPersistent FlushPlacement = 1 << 1 // survives a power failure
+)
+
+// FlushLevel is how much a FLUSH covers (ibv_selectivity_level).
+type FlushLevel uint16
+
+// Levels of a FLUSH.
+const (
+	FlushRange  FlushLevel = 0
+	FlushRegion FlushLevel = 1
+)
+
 // WCOpcode is the operation that completed (ibv_wc_opcode).
 type WCOpcode uint8
 

@@ -31,7 +31,7 @@ func TestPair(t *testing.T) {
 				gaveUp++
 			}
 		}) {
-			t.Fatalf("replay with -run 'TestPair$' -seed %d -v", seed)
+			t.Fatalf("replay with: go test ./internal/transport -run 'TestPair$' -seed %d -v", seed)
 		}
 	}
 	if total := int(last - first + 1); gaveUp > total/4 {
