@@ -6,13 +6,15 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
-// carrierWait bounds the wait for a new link to carry frames.
-const carrierWait = 5 * time.Second
+// readyWait bounds the wait for a new link to carry frames.
+const readyWait = 5 * time.Second
 
 // Addr is the end's IPv4 address, or the IPv6 address when it has no other.
 func (e *End) Addr() netip.Addr {
@@ -45,7 +47,7 @@ func (e *End) configure() error {
 			return fmt.Errorf("set %s up: %w", e.Ifname, err)
 		}
 		for _, a := range e.Addrs() {
-			if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: network(a)}); err != nil {
+			if err := netlink.AddrAdd(link, &netlink.Addr{IPNet: network(a), Flags: unix.IFA_F_NODAD}); err != nil {
 				return fmt.Errorf("add %s to %s: %w", a, e.Ifname, err)
 			}
 		}
@@ -53,19 +55,26 @@ func (e *End) configure() error {
 	})
 }
 
-func (e *End) waitCarrier() error {
+// waitReady returns when the link carries frames and every address of it, the
+// link-local one too, can be used.
+func (e *End) waitReady() error {
 	return e.NS.Do(func() error {
-		deadline := time.Now().Add(carrierWait)
+		deadline := time.Now().Add(readyWait)
 		for {
 			link, err := netlink.LinkByName(e.Ifname)
 			if err != nil {
 				return fmt.Errorf("find %s: %w", e.Ifname, err)
 			}
-			if link.Attrs().OperState == netlink.OperUp {
+			addrs, err := netlink.AddrList(link, netlink.FAMILY_ALL)
+			if err != nil {
+				return fmt.Errorf("addresses of %s: %w", e.Ifname, err)
+			}
+			tentative := slices.ContainsFunc(addrs, func(a netlink.Addr) bool { return a.Flags&unix.IFA_F_TENTATIVE != 0 })
+			if link.Attrs().OperState == netlink.OperUp && !tentative {
 				return nil
 			}
 			if time.Now().After(deadline) {
-				return fmt.Errorf("%s in %s has no carrier after %v", e.Ifname, e.NS.Name(), carrierWait)
+				return fmt.Errorf("%s in %s is not ready after %v: state %s, addresses %v", e.Ifname, e.NS.Name(), readyWait, link.Attrs().OperState, addrs)
 			}
 			time.Sleep(time.Millisecond)
 		}

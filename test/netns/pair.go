@@ -47,7 +47,7 @@ type Pair struct {
 }
 
 // NewPair makes the namespaces and the link and waits until the link carries
-// frames. Nothing is left behind when it fails.
+// frames and its addresses can be used. Nothing is left behind when it fails.
 func NewPair(o PairOptions) (*Pair, error) {
 	if o.MTU == 0 {
 		o.MTU = 1500
@@ -92,7 +92,7 @@ func (p *Pair) build(o PairOptions) error {
 		}
 	}
 	for _, e := range []*End{p.A, p.B} {
-		if err := e.waitCarrier(); err != nil {
+		if err := e.waitReady(); err != nil {
 			return err
 		}
 	}
