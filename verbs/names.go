@@ -4,22 +4,24 @@ import "github.com/roce-xdp/roce-xdp/internal/ibv"
 
 // Types of libibverbs with its values.
 type (
-	QPType        = ibv.QPType        // transport service of a queue pair
-	QPState       = ibv.QPState       // state of a queue pair
-	MTU           = ibv.MTU           // path MTU
-	Access        = ibv.Access        // rights of a region or queue pair
-	Opcode        = ibv.WROpcode      // operation of a send work request
-	SendFlags     = ibv.SendFlags     // modifiers of a send work request
-	WCOpcode      = ibv.WCOpcode      // operation that completed
-	WCStatus      = ibv.WCStatus      // outcome of a work request
-	WCFlags       = ibv.WCFlags       // what a completion carries
-	PortState     = ibv.PortState     // logical state of a port
-	EventType     = ibv.EventType     // asynchronous event
-	AttrMask      = ibv.AttrMask      // which attributes a Modify sets
-	QPAttr        = ibv.QPAttr        // attributes of a queue pair
-	QPCap         = ibv.QPCap         // capacities of a queue pair
-	AddressVector = ibv.AddressVector // path to a peer
-	GID           = ibv.GID           // address of a port
+	QPType         = ibv.QPType         // transport service of a queue pair
+	QPState        = ibv.QPState        // state of a queue pair
+	MTU            = ibv.MTU            // path MTU
+	Access         = ibv.Access         // rights of a region or queue pair
+	Opcode         = ibv.WROpcode       // operation of a send work request
+	SendFlags      = ibv.SendFlags      // modifiers of a send work request
+	FlushPlacement = ibv.FlushPlacement // guarantees of a FLUSH
+	FlushLevel     = ibv.FlushLevel     // how much a FLUSH covers
+	WCOpcode       = ibv.WCOpcode       // operation that completed
+	WCStatus       = ibv.WCStatus       // outcome of a work request
+	WCFlags        = ibv.WCFlags        // what a completion carries
+	PortState      = ibv.PortState      // logical state of a port
+	EventType      = ibv.EventType      // asynchronous event
+	AttrMask       = ibv.AttrMask       // which attributes a Modify sets
+	QPAttr         = ibv.QPAttr         // attributes of a queue pair
+	QPCap          = ibv.QPCap          // capacities of a queue pair
+	AddressVector  = ibv.AddressVector  // path to a peer
+	GID            = ibv.GID            // address of a port
 )
 
 // Transport services.
@@ -84,6 +86,14 @@ const (
 	SendSignaled  = ibv.SendSignaled
 	SendSolicited = ibv.SendSolicited
 	SendInline    = ibv.SendInline
+)
+
+// What a FLUSH guarantees, and for how much.
+const (
+	FlushGlobal     = ibv.FlushGlobal
+	FlushPersistent = ibv.FlushPersistent
+	FlushRange      = ibv.FlushRange
+	FlushRegion     = ibv.FlushRegion
 )
 
 // Completed operations.

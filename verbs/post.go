@@ -105,8 +105,12 @@ func (q *QP) putSend(wr *SendWR, i int) error {
 		Imm: wr.Imm, RemoteAddr: wr.RemoteAddr, RKey: wr.RKey, Length: uint32(n),
 		CompareAdd: wr.CompareAdd, Swap: wr.Swap,
 	}
-	if wr.Opcode == OpSendWithInv {
+	switch wr.Opcode {
+	case OpSendWithInv:
 		w.Imm = wr.InvalidateKey
+	case OpFlush:
+		w.Length = wr.FlushLength
+		w.FlushType, w.FlushLevel = uint16(wr.FlushPlacement), uint16(wr.FlushLevel)
 	}
 	switch {
 	case wr.Flags&SendInline != 0:
@@ -195,11 +199,29 @@ func (q *QP) checkOpcode(wr *SendWR, n uint64) error {
 			return invalid("%s writes to its scatter list: it cannot be inline", wr.Opcode)
 		}
 	}
+	if wr.Opcode == OpFlush {
+		return checkFlush(wr)
+	}
 	switch wr.Opcode {
 	case OpAtomicCmpAndSwp, OpAtomicFetchAdd, OpAtomicWrite:
 		if n != 8 {
 			return invalid("%s has %d bytes: it needs exactly 8", wr.Opcode, n)
 		}
+	}
+	return nil
+}
+
+// checkFlush checks what only a FLUSH has.
+func checkFlush(wr *SendWR) error {
+	switch {
+	case len(wr.SGList) > 0 || wr.Flags&SendInline != 0:
+		return invalid("%s has no data of its own: leave SGList and SendInline away", wr.Opcode)
+	case wr.FlushPlacement == 0 || wr.FlushPlacement&^(FlushGlobal|FlushPersistent) != 0:
+		return invalid("FlushPlacement is %#x: FlushGlobal, FlushPersistent or both are needed", uint16(wr.FlushPlacement))
+	case wr.FlushLevel > FlushRegion:
+		return invalid("FlushLevel is %d: FlushRange and FlushRegion are possible", wr.FlushLevel)
+	case wr.FlushLength > MaxMsgSize:
+		return invalid("FlushLength is %d: at most %d bytes are possible", wr.FlushLength, uint64(MaxMsgSize))
 	}
 	return nil
 }

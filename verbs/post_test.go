@@ -29,6 +29,12 @@ func TestPostSendRefuses(t *testing.T) {
 		"inline outside":    {verbs.QPStateRTS, &verbs.SendWR{Opcode: verbs.OpSend, Flags: verbs.SendInline, SGList: one}, verbs.ErrInvalid, "InlineData"},
 		"inline READ":       {verbs.QPStateRTS, &verbs.SendWR{Opcode: verbs.OpRDMARead, Flags: verbs.SendInline, InlineData: make([]byte, 8)}, verbs.ErrInvalid, "inline"},
 		"atomic of 4 bytes": {verbs.QPStateRTS, &verbs.SendWR{Opcode: verbs.OpAtomicFetchAdd, SGList: []verbs.SGE{{Length: 4}}}, verbs.ErrInvalid, "exactly 8"},
+		"flush of nothing":  {verbs.QPStateRTS, &verbs.SendWR{Opcode: verbs.OpFlush}, verbs.ErrInvalid, "FlushPlacement is 0x0"},
+		"flush of a kind":   {verbs.QPStateRTS, &verbs.SendWR{Opcode: verbs.OpFlush, FlushPlacement: 4}, verbs.ErrInvalid, "FlushPlacement is 0x4"},
+		"flush of a level":  {verbs.QPStateRTS, &verbs.SendWR{Opcode: verbs.OpFlush, FlushPlacement: verbs.FlushGlobal, FlushLevel: 2}, verbs.ErrInvalid, "FlushLevel"},
+		"flush too long":    {verbs.QPStateRTS, &verbs.SendWR{Opcode: verbs.OpFlush, FlushPlacement: verbs.FlushGlobal, FlushLength: 1<<31 + 1}, verbs.ErrInvalid, "FlushLength"},
+		"flush with data":   {verbs.QPStateRTS, &verbs.SendWR{Opcode: verbs.OpFlush, FlushPlacement: verbs.FlushGlobal, SGList: one}, verbs.ErrInvalid, "no data"},
+		"inline flush":      {verbs.QPStateRTS, &verbs.SendWR{Opcode: verbs.OpFlush, FlushPlacement: verbs.FlushGlobal, Flags: verbs.SendInline}, verbs.ErrInvalid, "no data"},
 		"unknown operation": {verbs.QPStateRTS, &verbs.SendWR{Opcode: 77}, verbs.ErrInvalid, "cannot be posted"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -146,6 +152,17 @@ func TestWorkRequestFieldsReachTheDevice(t *testing.T) {
 	}
 	if got := r.fake().seen[1].Imm; got != 0x1234 {
 		t.Errorf("key to invalidate is %#x", got)
+	}
+	flush := verbs.SendWR{
+		Opcode: verbs.OpFlush, RemoteAddr: 1 << 41, RKey: 10,
+		FlushPlacement: verbs.FlushPersistent, FlushLevel: verbs.FlushRegion, FlushLength: 77,
+	}
+	if err := r.qp.PostSend(&flush); err != nil {
+		t.Fatal(err)
+	}
+	if got := r.fake().seen[2]; got.FlushType != 2 || got.FlushLevel != 1 || got.Length != 77 || got.NumSGE != 0 ||
+		got.RemoteAddr != flush.RemoteAddr || got.RKey != 10 {
+		t.Errorf("device saw %+v", got)
 	}
 }
 

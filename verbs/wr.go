@@ -27,6 +27,14 @@ type SendWR struct {
 
 	CompareAdd uint64 // atomics: value to compare, or to add
 	Swap       uint64 // compare-and-swap: new value
+
+	// OpFlush has no SGList: it makes what earlier requests wrote to FlushLength
+	// bytes at RemoteAddr, or to the whole region of RKey, as visible or durable as
+	// FlushPlacement says before it completes (IBTA vol. 1, annex A19). The peer's
+	// region and queue pair need AccessFlushGlobal or AccessFlushPersistent.
+	FlushPlacement FlushPlacement
+	FlushLevel     FlushLevel
+	FlushLength    uint32
 }
 
 // RecvWR is a receive work request (ibv_recv_wr).
