@@ -20,6 +20,7 @@ func TestEnumNames(t *testing.T) {
 		{PortDown, "DOWN"}, {PortInit, "INIT"}, {PortArmed, "ARMED"}, {PortActive, "ACTIVE"},
 		{PortState(0), "PORT_STATE(0)"}, {PortState(5), "PORT_STATE(5)"},
 		{WRRDMAWrite, "RDMA_WRITE"}, {WRAtomicFetchAdd, "ATOMIC_FETCH_AND_ADD"}, {WRSendWithInv, "SEND_WITH_INV"},
+		{FlushRange, "RANGE"}, {FlushRegion, "MR"}, {FlushLevel(2), "FLUSH_LEVEL(2)"},
 		{WRFlush, "FLUSH"}, {WRAtomicWrite, "ATOMIC_WRITE"}, {WROpcode(10), "WR_OPCODE(10)"}, {WROpcode(16), "WR_OPCODE(16)"},
 		{WCSend, "SEND"}, {WCCompSwap, "COMP_SWAP"}, {WCOpcode(7), "WC_OPCODE(7)"}, {WCAtomicWrite, "ATOMIC_WRITE"},
 		{WCRecv, "RECV"}, {WCRecvRDMAWithImm, "RECV_RDMA_WITH_IMM"}, {WCOpcode(127), "WC_OPCODE(127)"}, {WCOpcode(130), "WC_OPCODE(130)"},
@@ -76,6 +77,8 @@ func TestFlagNames(t *testing.T) {
 		{AccessRelaxedOrdering | 1<<31, "RELAXED_ORDERING|0x80000000"},
 		{SendSignaled | SendInline, "SIGNALED|INLINE"},
 		{SendFlags(16), "0x10"},
+		{FlushGlobal | FlushPersistent, "GLOBAL|PERSISTENT"},
+		{FlushPlacement(4), "0x4"},
 		{WCFlagGRH | WCFlagWithInv, "GRH|WITH_INV"},
 		{WCFlags(4), "0x4"},
 	} {

@@ -20,3 +20,16 @@ var sendFlagNames = []flagName{
 
 // String lists the flags: "SIGNALED|SOLICITED".
 func (f SendFlags) String() string { return flagString(uint32(f), sendFlagNames) }
+
+var flushPlacementNames = []flagName{
+	{uint32(FlushGlobal), "GLOBAL"},
+	{uint32(FlushPersistent), "PERSISTENT"},
+}
+
+// String lists the guarantees: "GLOBAL|PERSISTENT".
+func (p FlushPlacement) String() string { return flagString(uint32(p), flushPlacementNames) }
+
+var flushLevelNames = []string{FlushRange: "RANGE", FlushRegion: "MR"}
+
+// String is the name of the level: "RANGE".
+func (l FlushLevel) String() string { return enumString("FLUSH_LEVEL", int(l), flushLevelNames) }

@@ -64,7 +64,7 @@ func runFaults(t *testing.T, p pairParams, fates ...fate) (w *pairWorld, took ti
 		}
 		h.checkEnd(false)
 	}
-	return w, w.now.Sub(1_000_000)
+	return w, w.now.Sub(pairBegin)
 }
 
 // frames is how many frames each end sends when nothing goes wrong.
@@ -89,10 +89,9 @@ func TestPairOnACalmLink(t *testing.T) {
 }
 
 // Each frame in turn is lost, repeated or late, with and without frames kept at
-// the receiver. A loss shows by what comes after it. Six frames have nothing
-// after them and must wait for the timer: the last of A before max_rd_atomic
-// stops it, and the last of A at all; the last request of B; and the last
-// response to each of these bursts.
+// the receiver. A loss shows by what comes after it. Nothing comes after the last
+// request of A, the last of B, and the last response to each: these four wait for
+// the timer.
 func TestPairEachFrameOnce(t *testing.T) {
 	for _, keep := range []int{0, 16} {
 		p := calmParams()
@@ -111,9 +110,12 @@ func TestPairEachFrameOnce(t *testing.T) {
 					}
 				}
 			}
-			t.Logf("keep %d, %v: %d of %d frames needed the timer", keep, fate{fate: what}, timers, total[0]+total[1])
-			if what != simnet.Lose && timers > 0 || timers > 6 {
-				t.Errorf("keep %d, %v: %d frames needed the timer", keep, fate{fate: what}, timers)
+			want := 0
+			if what == simnet.Lose {
+				want = 4
+			}
+			if timers != want {
+				t.Errorf("keep %d, %v: %d of %d frames needed the timer, want %d", keep, fate{fate: what}, timers, total[0]+total[1], want)
 			}
 		}
 	}
@@ -144,7 +146,7 @@ func TestPairEachFrameOnceWithRNR(t *testing.T) {
 	for _, keep := range []int{0, 16} {
 		p := calmParams()
 		p.keep = [2]int{keep, keep}
-		p.eager, p.rqDepth, p.recvPause = false, 1, 150*time.Microsecond
+		p.lateRecvs, p.recvPause = true, 150*time.Microsecond
 		w, _ := runFaults(t, p)
 		if w.hosts[1].env.Counters[SendRNRErr] == 0 {
 			t.Fatal("no RNR NAK was sent")

@@ -50,7 +50,7 @@ func (g *generator) add(opcode ibv.WROpcode) {
 	if g.rnd.IntN(4) != 0 {
 		op.wqe.Flags |= ibv.SendSignaled
 	}
-	if g.rnd.IntN(8) == 0 {
+	if g.fixed < 0 && g.rnd.IntN(8) == 0 {
 		g.fence(&op)
 	}
 	if g.rnd.IntN(4) == 0 {

@@ -113,16 +113,24 @@ func (h *pairHost) next() mono.Time { return mono.Min(h.nextApp, h.qp.NextDeadli
 // app is the program: it posts some of what it still has, when there is room.
 func (h *pairHost) app() {
 	w := h.w
-	if w.eager {
+	pause := w.recvPause
+	switch {
+	case w.lateRecvs:
+		h.postSends(len(h.prog.ops))
+		if w.now > pairBegin {
+			h.postRecvs(1)
+		}
+	case w.eager:
 		h.postRecvs(len(h.prog.recvs))
 		h.postSends(len(h.prog.ops))
-	} else {
+	default:
 		h.postSends(1 + w.rnd.IntN(4))
 		h.postRecvs(1 + w.rnd.IntN(4))
+		pause = 1 + time.Duration(w.rnd.Int64N(int64(pause)))
 	}
 	h.nextApp = mono.Never
 	if h.prog.left() && !h.finished() {
-		h.nextApp = w.now.Add(1 + time.Duration(w.rnd.Int64N(int64(w.recvPause))))
+		h.nextApp = w.now.Add(pause)
 	}
 	h.service()
 }

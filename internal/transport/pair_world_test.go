@@ -32,6 +32,7 @@ type pairParams struct {
 	fromA      simnet.Conditions
 	fromB      simnet.Conditions
 	eager      bool // post everything at once, receives first
+	lateRecvs  bool // post all sends at once, but receives one by one, recvPause apart
 }
 
 // drawParams derives everything from a seed.
@@ -89,6 +90,9 @@ func (w *pairWorld) perfect() bool {
 	return good(w.fromA) && good(w.fromB)
 }
 
+// pairBegin is when simulations begin.
+const pairBegin = mono.Time(1_000_000)
+
 // pairWorld is two hosts, the link between them, and the time.
 type pairWorld struct {
 	testing.TB
@@ -109,7 +113,7 @@ func newPairWorld(t testing.TB, p pairParams) *pairWorld {
 		TB: t, pairParams: p,
 		rnd:  rand.New(rand.NewPCG(p.seed, 2)),
 		link: simnet.NewLink(p.seed, p.fromA, p.fromB),
-		now:  1_000_000,
+		now:  pairBegin,
 	}
 	w.cut = w.cutAnywhere
 	for i := range w.hosts {
@@ -133,14 +137,14 @@ func (w *pairWorld) gid(e simnet.End) ibv.GID {
 // logf writes a line of the trace: what a replay of one seed shows with -v.
 func (w *pairWorld) logf(format string, args ...any) {
 	if w.trace {
-		w.Logf("%10v "+format, append([]any{w.now.Sub(1_000_000)}, args...)...)
+		w.Logf("%10v "+format, append([]any{w.now.Sub(pairBegin)}, args...)...)
 	}
 }
 
 // failf ends the test; the message has the seed.
 func (w *pairWorld) failf(format string, args ...any) {
 	w.Helper()
-	w.Fatalf("seed %d at %v: %s", w.seed, w.now.Sub(1_000_000), fmt.Sprintf(format, args...))
+	w.Fatalf("seed %d at %v: %s", w.seed, w.now.Sub(pairBegin), fmt.Sprintf(format, args...))
 }
 
 // Limits of a simulation: what takes longer is stuck.
