@@ -12,8 +12,10 @@ PACKAGES_GENERATE := clang-14 llvm-14 libbpf-dev
 PACKAGES_BENCH    := iproute2 iperf3 sockperf
 PACKAGES          := $(sort $(PACKAGES_TEST) $(PACKAGES_GENERATE) $(PACKAGES_BENCH))
 
-# Packages that share memory between goroutines run under the race detector too.
-RACE := ./datapath/... ./internal/memory/... ./internal/queue/... ./test/netns/... ./verbs/...
+# What is tested: everything; packages that share memory between goroutines run
+# under the race detector too.
+PKGS ?= ./...
+RACE ?= ./datapath/... ./internal/memory/... ./internal/queue/... ./test/netns/... ./verbs/...
 
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
@@ -48,7 +50,7 @@ test: deps check-format check-generated ## everything: vet, unit tests, race det
 test-unit test-race: export ROCE_XDP_REQUIRE = netns,xdp,tshark
 
 test-unit:
-	$(GO) test -count=1 -timeout 8m ./...
+	$(GO) test -count=1 -timeout 8m $(PKGS)
 
 test-race:
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 8m $(RACE)

@@ -3,7 +3,6 @@ package demo
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/perf"
@@ -91,17 +90,18 @@ func (e *ends) pingPong(ctx context.Context, n int, dst []int64) ([]int64, error
 	warm := n / 10
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	var over atomic.Bool
+	serving, finished := context.WithCancel(ctx)
+	defer finished()
 	answered := make(chan error, 1)
 	go func() {
 		_, err := e.b.Latency(ctx, warm+n, false, make([]int64, 0, warm+n))
 		if err == nil {
-			err = e.b.Serve(ctx, &over) // acknowledges the last messages
+			err = e.b.Serve(serving) // acknowledges the last messages
 		}
 		answered <- err
 	}()
 	samples, err := e.a.Latency(ctx, warm+n, true, make([]int64, 0, warm+n))
-	over.Store(true)
+	finished()
 	if err != nil {
 		cancel()
 		return dst, errors.Join(err, <-answered)
@@ -147,16 +147,11 @@ func (d *demo) bandwidth(ctx context.Context) error {
 
 // stream runs a bandwidth test from a to b.
 func (e *ends) stream(ctx context.Context) (perf.Bandwidth, error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	var over atomic.Bool
+	serving, finished := context.WithCancel(ctx)
+	defer finished()
 	served := make(chan error, 1)
-	go func() { served <- e.b.Serve(ctx, &over) }()
+	go func() { served <- e.b.Serve(serving) }()
 	bw, err := e.a.Bandwidth(ctx)
-	over.Store(true)
-	if err != nil {
-		cancel()
-		return bw, errors.Join(err, <-served)
-	}
-	return bw, <-served
+	finished()
+	return bw, errors.Join(err, <-served)
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/connect"
@@ -163,21 +162,46 @@ func (e *End) Close() error {
 	return errs
 }
 
-// Serve answers the peer until the flag is set: it takes completions, posts
-// receives again, and drives the device for everything that needs no completion.
-func (e *End) Serve(ctx context.Context, until *atomic.Bool) error {
+// Serve answers the peer until ctx ends, which is no error: it takes completions
+// and posts receives again. In latency tests it polls all the time; else it
+// sleeps between completions and leaves the device to its own goroutines, as the
+// passive end of an adapter does.
+func (e *End) Serve(ctx context.Context) error {
 	e.pace.reset()
-	for !until.Load() {
-		before := e.pace.empty
-		// A peer may pause between measurements: only the context ends this.
-		if err := e.poll(ctx); err != nil && !errors.Is(err, ErrStalled) {
-			return err
+	for ctx.Err() == nil {
+		var err error
+		if e.p.Test.Latency {
+			err = e.attend(ctx)
+		} else {
+			err = e.sleep(ctx)
 		}
-		if e.pace.empty != before && e.dev.Progress() {
-			e.pace.reset()
+		if err != nil && ctx.Err() == nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// attend looks once for completions and other work of the device.
+func (e *End) attend(ctx context.Context) error {
+	before := e.pace.empty
+	// A peer may pause between measurements: that is not for this end to judge.
+	if err := e.poll(ctx); err != nil && !errors.Is(err, ErrStalled) {
+		return err
+	}
+	if e.pace.empty != before && e.dev.Progress() {
+		e.pace.reset()
+	}
+	return nil
+}
+
+// sleep waits for completions and counts them.
+func (e *End) sleep(ctx context.Context) error {
+	n, err := e.cq.Wait(ctx, e.wcs)
+	if err != nil {
+		return err
+	}
+	return e.count(n)
 }
 
 // pacer is what a polling loop does in rounds that find nothing: it lets other

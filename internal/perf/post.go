@@ -40,6 +40,11 @@ func (e *End) poll(ctx context.Context) error {
 		return e.pace.idle(ctx)
 	}
 	e.pace.reset()
+	return e.count(n)
+}
+
+// count counts the first n of the completions taken.
+func (e *End) count(n int) error {
 	for i := range e.wcs[:n] {
 		if err := e.completed(&e.wcs[i]); err != nil {
 			return err

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/connect"
@@ -321,13 +320,13 @@ const maxSamples = 1 << 24
 // settle exchanges messages with the peer and answers its packets meanwhile: it
 // may not have finished yet.
 func (s *session) settle(ctx context.Context, own, peer any) error {
-	var over atomic.Bool
+	serving, finished := context.WithCancel(ctx)
 	exchanged := make(chan error, 1)
 	go func() {
 		exchanged <- s.ch.Exchange(own, peer)
-		over.Store(true)
+		finished()
 	}()
-	if err := s.end.Serve(ctx, &over); err != nil {
+	if err := s.end.Serve(serving); err != nil {
 		s.ch.Fail(err)
 		s.ch.Close()
 		<-exchanged
