@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/datapath"
@@ -119,16 +118,17 @@ func (r *rdmaPair) bandwidth(ctx context.Context, op perf.Op, size, depth int, d
 	defer func() { _ = a.Close(); _ = b.Close() }()
 	ctx, cancel := context.WithTimeout(ctx, d+time.Minute)
 	defer cancel()
-	var done atomic.Bool
+	serving, stop := context.WithCancel(ctx)
+	defer stop()
 	var wg sync.WaitGroup
 	var peer error
 	wg.Go(func() {
-		if peer = b.Serve(ctx, &done); peer != nil {
+		if peer = b.Serve(serving); peer != nil {
 			cancel()
 		}
 	})
 	bw, err := a.Bandwidth(ctx)
-	done.Store(true)
+	stop()
 	wg.Wait()
 	if err := errors.Join(err, peer); err != nil {
 		return 0, 0, fmt.Errorf("%s bandwidth: %w", op, err)
