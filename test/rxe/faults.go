@@ -1,0 +1,149 @@
+package main
+
+import (
+	"time"
+
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// faults are the rows that must fail, or wait, as the specification has it. What
+// rdma_rxe does otherwise is told by the responder's name.
+var faults = []struct {
+	name                string
+	timeout, retry, rnr int // exponent of 4.096 us; attempts
+	run                 func(t *trial)
+}{
+	{"WRITE_BAD_RKEY", 18, 7, 7, badKey(verbs.OpRDMAWrite)},
+	{"READ_BAD_RKEY", 18, 7, 7, badKey(verbs.OpRDMARead)},
+	{"WRITE_OUT_OF_RANGE", 18, 7, 7, outOfRange},
+	{"SEND_TOO_LONG", 18, 7, 7, sendTooLong},
+	{"ATOMIC_MISALIGNED", 18, 7, 7, misaligned},
+	{"INVALIDATE_REGION", 17, 1, 7, invalidateRegion},
+	{"RNR", 18, 7, 7, notReady},
+	{"RNR_BURST", 18, 7, 7, notReadyBurst},
+	{"RNR_EXCEEDED", 18, 7, 2, neverReady},
+	{"RETRY_EXCEEDED", 17, 2, 7, noAnswer},
+}
+
+func badKey(op verbs.Opcode) func(*trial) {
+	return func(t *trial) {
+		before := t.clear(t.resp, 16)
+		unread := t.clear(t.req, 16)
+		id := t.post(request{Op: op, Off: target, N: 16, Addr: target, RKey: t.respEnd.RKey ^ 0xff})
+		t.refused(id, verbs.WCRemoteAccess)
+		t.same(t.resp, target-guard, before)
+		t.same(t.req, target-guard, unread)
+	}
+}
+
+// refused demands that the request fails, that what is posted behind it is
+// flushed, and that both queue pairs are in error.
+func (t *trial) refused(id uint64, status verbs.WCStatus) {
+	t.completes(t.req, id, status)
+	t.in(t.req, verbs.QPStateErr)
+	t.in(t.resp, verbs.QPStateErr)
+	late := t.post(request{Op: verbs.OpRDMAWrite, Off: source, N: 8, Addr: target})
+	t.completes(t.req, late, verbs.WCFlushed)
+}
+
+// outOfRange ends one byte behind the region; not one byte of it is placed.
+func outOfRange(t *trial) {
+	const n = 5000
+	t.fill(t.resp, regionLen-n, n, "end")
+	id := t.post(request{Op: verbs.OpRDMAWrite, Off: source, N: n, Addr: regionLen - n + 1})
+	t.refused(id, verbs.WCRemoteAccess)
+	t.same(t.resp, regionLen-n, data("end", n))
+}
+
+func sendTooLong(t *trial) {
+	before := t.clear(t.resp, 128)
+	r := t.recv(64)
+	id := t.post(request{Op: verbs.OpSend, Off: source, N: 128})
+	// rdma_rxe answers with another NAK than the specification's, and completes
+	// its receive with another status.
+	status, received := verbs.WCRemoteInvalidRequest, verbs.WCLocalLength
+	if t.resp.name() == rxeName {
+		status, received = verbs.WCRemoteOperation, verbs.WCRemoteInvalidRequest
+	}
+	t.refused(id, status)
+	t.completes(t.resp, r, received)
+	t.same(t.resp, target-guard, before)
+}
+
+func misaligned(t *trial) {
+	t.setWord(t.resp, 5)
+	id := t.post(request{Op: verbs.OpAtomicFetchAdd, Off: target, N: 8, Addr: word + 4, Cmp: 1})
+	t.refused(id, verbs.WCRemoteInvalidRequest)
+	t.sameWord(t.resp, word, 5)
+}
+
+// invalidateRegion names the key of a region, which no peer may invalidate: the
+// responder says nothing, and the requester gives up.
+func invalidateRegion(t *trial) {
+	r := t.recv(64)
+	id := t.post(request{Op: verbs.OpSendWithInv, Off: source, N: 64, RKey: t.respEnd.RKey})
+	t.completes(t.resp, r, verbs.WCRemoteInvalidRequest)
+	t.in(t.resp, verbs.QPStateErr)
+	t.completes(t.req, id, verbs.WCRetryExceeded)
+	t.in(t.req, verbs.QPStateErr)
+}
+
+// notReady sends before there is a receive.
+func notReady(t *trial) {
+	const n = 3000
+	t.fill(t.req, source, n, "rnr")
+	before := t.clear(t.resp, n)
+	id := t.post(request{Op: verbs.OpSend, Off: source, N: n})
+	t.pause(100 * time.Millisecond)
+	t.quiet(t.req)
+	r := t.recv(n)
+	t.completesAs(t.req, id, verbs.WCSend)
+	t.receives(r, verbs.WCRecv, n, 0, 0)
+	t.placed(t.resp, before, "rnr")
+	t.in(t.req, verbs.QPStateRTS)
+	t.in(t.resp, verbs.QPStateRTS)
+}
+
+// notReadyBurst has several requests on the way when the receiver is not ready,
+// which look like a gap to it.
+func notReadyBurst(t *trial) {
+	const n = 3000
+	t.fill(t.req, source, n, "burst")
+	var ids, rs []uint64
+	rs = append(rs, t.recv(n))
+	for range 4 {
+		ids = append(ids, t.post(request{Op: verbs.OpSend, Off: source, N: n}))
+	}
+	t.pause(100 * time.Millisecond)
+	for range 3 {
+		rs = append(rs, t.recv(n))
+	}
+	for i := range ids {
+		t.completesAs(t.req, ids[i], verbs.WCSend)
+		t.receives(rs[i], verbs.WCRecv, n, 0, 0)
+	}
+	t.same(t.resp, target, data("burst", n))
+}
+
+func neverReady(t *trial) {
+	id := t.post(request{Op: verbs.OpSend, Off: source, N: 16})
+	t.completes(t.req, id, verbs.WCRNRRetryExceeded)
+	t.in(t.req, verbs.QPStateErr)
+	t.in(t.resp, verbs.QPStateRTS)
+}
+
+// noAnswer has every packet of the requester dropped.
+func noAnswer(t *trial) {
+	t.drop(match{psn: requesterPSN, forever: true})
+	id := t.post(request{Op: verbs.OpSend, Off: source, N: 16})
+	t.completes(t.req, id, verbs.WCRetryExceeded)
+	t.in(t.req, verbs.QPStateErr)
+	t.in(t.resp, verbs.QPStateRTS)
+	t.dropped()
+}
+
+func (t *trial) pause(d time.Duration) {
+	if t.err == nil {
+		time.Sleep(d)
+	}
+}

@@ -1,0 +1,207 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/roce-xdp/roce-xdp/internal/psn"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// match is a packet that the bridge drops, once or each time.
+type match struct {
+	op      wire.Opcode // any, if anyOp
+	anyOp   bool
+	psn     psn.PSN
+	forever bool
+}
+
+// rule is the nftables ruleset that drops m on the bridge. Transport header bit
+// 64 is the BTH's opcode, bit 136 its PSN.
+func (m match) rule() string {
+	var b strings.Builder
+	b.WriteString("table bridge interop {\n chain c {\n  type filter hook forward priority 0; policy accept;\n  udp dport 4791 ")
+	if !m.anyOp {
+		fmt.Fprintf(&b, "@th,64,8 %#x ", uint8(m.op))
+	}
+	fmt.Fprintf(&b, "@th,136,24 %#x ", uint32(m.psn))
+	if !m.forever {
+		b.WriteString("limit rate 1/hour burst 1 packets ")
+	}
+	b.WriteString("counter drop\n }\n}\n")
+	return b.String()
+}
+
+// dropper loses packets on the rig's bridge.
+type dropper struct {
+	ctx context.Context
+	r   *rig
+	set bool
+}
+
+func (d *dropper) drop(m match) error {
+	cmd := d.r.host(d.ctx, "nft", "-f", "-")
+	cmd.Stdin = strings.NewReader(m.rule())
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("nft: %w: %s", err, out)
+	}
+	d.set = true
+	return nil
+}
+
+var counted = regexp.MustCompile(`counter packets (\d+)`)
+
+// packets is how many the rule has dropped.
+func (d *dropper) packets() (int, error) {
+	out, err := d.r.host(d.ctx, "nft", "list", "table", "bridge", "interop").CombinedOutput()
+	if err != nil {
+		return 0, fmt.Errorf("nft: %w: %s", err, out)
+	}
+	m := counted.FindSubmatch(out)
+	if m == nil {
+		return 0, fmt.Errorf("nft: no counter in %s", out)
+	}
+	return strconv.Atoi(string(m[1]))
+}
+
+func (d *dropper) clear() error {
+	if !d.set {
+		return nil
+	}
+	d.set = false
+	return d.r.host(context.WithoutCancel(d.ctx), "nft", "delete", "table", "bridge", "interop").Run()
+}
+
+func (t *trial) drop(m match) {
+	if t.err == nil {
+		t.err = t.loss.drop(m)
+	}
+}
+
+// dropped demands that the rule has lost a packet: a row that lost none proves
+// nothing.
+func (t *trial) dropped() {
+	if t.err != nil {
+		return
+	}
+	n, err := t.loss.packets()
+	if err == nil && n == 0 {
+		err = fmt.Errorf("the bridge dropped no packet")
+	}
+	t.err = err
+}
+
+// burst are the requests of a loss row: four of lossLen bytes, on the way
+// together. Each has lossPackets packets.
+const (
+	lossPackets = 3
+	lossCount   = 4
+)
+
+func (t *trial) lossLen() int { return (lossPackets-1)*t.mtu + 500 }
+
+// nth is the PSN of packet j of request i.
+func nth(i, j int) psn.PSN { return psn.Of(requesterPSN).Add(i*lossPackets + j) }
+
+// losses are rows that lose one packet of a burst.
+var losses = []struct {
+	name string
+	run  func(t *trial)
+}{
+	{"WRITE_FIRST", lossyWrite(wire.WriteFirst, nth(1, 0))},
+	{"WRITE_MIDDLE", lossyWrite(wire.WriteMiddle, nth(0, 1))},
+	{"WRITE_LAST_OF_ALL", lossyWrite(wire.WriteLast, nth(lossCount-1, lossPackets-1))},
+	{"WRITE_LAST_ACK", lossyWrite(wire.Acknowledge, nth(lossCount-1, lossPackets-1))},
+	{"SEND_FIRST", lossySend(wire.SendFirst, nth(0, 0))},
+	{"SEND_MIDDLE", lossySend(wire.SendMiddle, nth(2, 1))},
+	{"READ_REQUEST", lossyRead(wire.ReadRequest, nth(1, 0))},
+	{"READ_RESPONSE_FIRST", lossyRead(wire.ReadRespFirst, nth(0, 0))},
+	{"READ_RESPONSE_MIDDLE", lossyRead(wire.ReadRespMid, nth(1, 1))},
+	{"READ_RESPONSE_LAST_OF_ALL", lossyRead(wire.ReadRespLast, nth(lossCount-1, lossPackets-1))},
+	{"ATOMIC_REQUEST", lossyAtomic(wire.FetchAdd, requesterPSN)},
+	{"ATOMIC_ACK", lossyAtomic(wire.AtomicAck, requesterPSN)},
+}
+
+// spread gives request i of a burst its own piece of an area.
+func (t *trial) spread(area, i int) int { return area + i*(t.lossLen()+11) }
+
+func lossyWrite(op wire.Opcode, p psn.PSN) func(*trial) {
+	return func(t *trial) {
+		n := t.lossLen()
+		var ids []uint64
+		for i := range lossCount {
+			t.fill(t.req, t.spread(source, i), n, fmt.Sprint("write ", i))
+		}
+		t.drop(match{op: op, psn: p})
+		for i := range lossCount {
+			ids = append(ids, t.post(request{Op: verbs.OpRDMAWrite, Off: t.spread(source, i), N: n, Addr: uint64(t.spread(target, i))}))
+		}
+		for i, id := range ids {
+			t.completesAs(t.req, id, verbs.WCRDMAWrite)
+			t.same(t.resp, t.spread(target, i), data(fmt.Sprint("write ", i), n))
+		}
+		t.dropped()
+	}
+}
+
+func lossySend(op wire.Opcode, p psn.PSN) func(*trial) {
+	return func(t *trial) {
+		n := t.lossLen()
+		var ids, rs []uint64
+		for i := range lossCount {
+			t.fill(t.req, t.spread(source, i), n, fmt.Sprint("send ", i))
+			rs = append(rs, t.recvAt(t.spread(target, i), n))
+		}
+		t.drop(match{op: op, psn: p})
+		for i := range lossCount {
+			ids = append(ids, t.post(request{Op: verbs.OpSend, Off: t.spread(source, i), N: n}))
+		}
+		for i := range lossCount {
+			t.completesAs(t.req, ids[i], verbs.WCSend)
+			t.receives(rs[i], verbs.WCRecv, n, 0, 0)
+			t.same(t.resp, t.spread(target, i), data(fmt.Sprint("send ", i), n))
+		}
+		t.quiet(t.resp)
+		t.dropped()
+	}
+}
+
+func lossyRead(op wire.Opcode, p psn.PSN) func(*trial) {
+	return func(t *trial) {
+		n := t.lossLen()
+		var ids []uint64
+		for i := range lossCount {
+			t.fill(t.resp, t.spread(source, i), n, fmt.Sprint("read ", i))
+		}
+		t.drop(match{op: op, psn: p})
+		for i := range lossCount {
+			ids = append(ids, t.post(request{Op: verbs.OpRDMARead, Off: t.spread(target, i), N: n, Addr: uint64(t.spread(source, i))}))
+		}
+		for i, id := range ids {
+			t.completesAs(t.req, id, verbs.WCRDMARead)
+			t.same(t.req, t.spread(target, i), data(fmt.Sprint("read ", i), n))
+		}
+		t.dropped()
+	}
+}
+
+// lossyAtomic adds twice; what is lost is asked for again and added once.
+func lossyAtomic(op wire.Opcode, p psn.PSN) func(*trial) {
+	return func(t *trial) {
+		t.setWord(t.resp, 100)
+		t.drop(match{op: op, psn: p})
+		a := t.post(request{Op: verbs.OpAtomicFetchAdd, Off: target, N: 8, Addr: word, Cmp: 1})
+		b := t.post(request{Op: verbs.OpAtomicFetchAdd, Off: target + 8, N: 8, Addr: word, Cmp: 10})
+		t.completesAs(t.req, a, verbs.WCFetchAdd)
+		t.completesAs(t.req, b, verbs.WCFetchAdd)
+		t.sameWord(t.req, target, 100)
+		t.sameWord(t.req, target+8, 101)
+		t.sameWord(t.resp, word, 111)
+		t.dropped()
+	}
+}

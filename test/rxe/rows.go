@@ -1,0 +1,98 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// row is one line of the result.
+type row struct {
+	name  string
+	group string
+	limit time.Duration
+	run   func(ctx context.Context, b *bench) error
+}
+
+// bench is what rows run on.
+type bench struct {
+	*rig
+	dev *device
+}
+
+// mtus are the path MTUs of the matrix, in bytes.
+var mtus = []int{1024, 4096}
+
+// usual are attributes with timeouts that suit an emulated CPU.
+func usual(f family, mtu int) params {
+	return params{family: f, mtu: mtu, timeout: 18, retry: 7, rnr: 7, minRNR: 20} // 1.07 s; 10.24 ms
+}
+
+// rows is the whole matrix, in the order in which it runs.
+func rows() []row {
+	all := pingpongRows()
+	for _, f := range families {
+		for _, mtu := range mtus {
+			for _, op := range operations {
+				for _, ours := range []bool{true, false} {
+					all = append(all, trialRow("ops", op.name, ours, usual(f, mtu), op.run))
+				}
+			}
+			// Our stack has no memory windows: it is the requester only.
+			all = append(all, trialRow("ops", "SEND_WITH_INV", true, usual(f, mtu), sendInvalidate))
+		}
+	}
+	for i, c := range faults {
+		f := families[i%2]
+		for _, ours := range []bool{true, false} {
+			p := usual(f, mtus[i%2])
+			p.timeout, p.retry, p.rnr = c.timeout, c.retry, c.rnr
+			all = append(all, trialRow("errors", c.name, ours, p, c.run))
+		}
+	}
+	for _, c := range losses {
+		for i, f := range families {
+			for _, ours := range []bool{true, false} {
+				all = append(all, trialRow("loss", c.name, ours, usual(f, mtus[i]), c.run))
+			}
+		}
+	}
+	return all
+}
+
+// trialRow is a row of one connection on which we are requester or responder.
+func trialRow(group, name string, ours bool, p params, f func(*trial)) row {
+	role := "responder"
+	if ours {
+		role = "requester"
+	}
+	return row{
+		name: fmt.Sprintf("%s/%s/%s/%s/mtu%d", group, name, role, p.family.name, p.mtu), group: group, limit: time.Minute,
+		run: func(ctx context.Context, b *bench) (err error) {
+			dev, err := b.dev.open(ctx, b.rig)
+			if err != nil {
+				return err
+			}
+			guest, err := dialGuest(ctx, b.ns, p.family)
+			if err != nil {
+				return err
+			}
+			stop := context.AfterFunc(ctx, func() { guest.close() })
+			defer stop()
+			own := &local{ctx: ctx, dev: dev}
+			t := &trial{params: p, req: guest, resp: own, loss: &dropper{ctx: ctx, r: b.rig}}
+			if ours {
+				t.req, t.resp = own, guest
+			}
+			if t.reqEnd, t.respEnd, t.err = join(t.req, t.resp, p); t.err == nil {
+				f(t)
+			}
+			for _, done := range []func() error{t.loss.clear, guest.close, own.close} {
+				if err := done(); err != nil && t.err == nil {
+					t.err = err
+				}
+			}
+			return t.err
+		},
+	}
+}
