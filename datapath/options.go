@@ -122,10 +122,11 @@ func (o *Options) complete(queues, cpus int) (Options, error) {
 	if c.FrameSize != minFrameSize && c.FrameSize != fullFrameSize {
 		return c, fmt.Errorf("%w: FrameSize is %d: %d and %d are possible", ErrConfig, c.FrameSize, minFrameSize, fullFrameSize)
 	}
-	return c, c.completePolicy(cpus)
+	return c, completePolicy(&c, cpus)
 }
 
-func (c *Options) completePolicy(cpus int) error {
+// completePolicy does the same for what is not about memory, in place.
+func completePolicy(c *Options, cpus int) error {
 	if c.Poll > PollBusy {
 		return fmt.Errorf("%w: poll policy %d", ErrConfig, c.Poll)
 	}

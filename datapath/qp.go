@@ -238,7 +238,9 @@ func (q *qp) Destroy() error {
 	}
 	q.destroyed = true
 	d := q.dev
+	d.mu.Lock()
 	d.table.put(q.num, nil)
+	d.mu.Unlock()
 	steerErr := d.steer.DelQPN(q.num)
 	err := q.w.control(func() {
 		q.dead = true

@@ -79,6 +79,9 @@ func (t *turns) push(q *qp) {
 	if q.waiting {
 		return
 	}
+	if t.n == len(t.ring) { // queue pairs that were destroyed still wait
+		t.reserve(2 * t.n)
+	}
 	q.waiting = true
 	t.ring[(t.head+t.n)&(len(t.ring)-1)] = q
 	t.n++

@@ -179,6 +179,27 @@ func TestLossyLink(t *testing.T) {
 	}
 }
 
+// TestCorruptingLink runs every operation over a link that changes a byte of
+// some frames.
+func TestCorruptingLink(t *testing.T) {
+	var n atomic.Uint32
+	r := newRig(t, rigOptions{mtu: 1500, hook: func(frame []byte) xsktest.Action {
+		if k := int(n.Add(1)); k%17 == 0 {
+			// All but the Ethernet addresses, which nobody looks at.
+			frame[12+k%(len(frame)-12)] ^= byte(1 << (k % 8))
+		}
+		return xsktest.Deliver
+	}})
+	p := r.pair(verbstest.Options{Timeout: 9})
+	if err := everyOperation(p, 1, 1024, 50_000); err != nil {
+		t.Fatal(err)
+	}
+	if counterOf(t, r.a, "icrc_errors")+counterOf(t, r.b, "icrc_errors") == 0 {
+		t.Error("no ICRC error was counted")
+	}
+	r.checkMemory()
+}
+
 // TestManyQueuePairs has many queue pairs on several workers move data at once
 // to shared completion queues.
 func TestManyQueuePairs(t *testing.T) {
