@@ -51,10 +51,10 @@ type child struct {
 	said  string // its only line
 }
 
-// limits are what a child may do. Without caps it runs as nobody.
+// limits are what a child may do; the zero value is root.
 type limits struct {
-	nobody  bool
-	caps    []uintptr // capabilities that nobody is given
+	nobody  bool      // it runs as nobody
+	caps    []uintptr // with these capabilities
 	memlock uint64    // RLIMIT_MEMLOCK in bytes; 0: as it is
 }
 
@@ -66,7 +66,7 @@ func startChild(t *testing.T, host *netns.End, name string, l limits) *child {
 	cmd := exec.Command("/proc/self/exe")
 	cmd.Env = append(os.Environ(), childEnv+"="+name)
 	cmd.Dir, cmd.Stderr = "/", os.Stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{AmbientCaps: l.caps, Pdeathsig: 0}
+	cmd.SysProcAttr = &syscall.SysProcAttr{AmbientCaps: l.caps}
 	if l.nobody {
 		cmd.SysProcAttr.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
 	}
@@ -101,15 +101,15 @@ func (c *child) kill() {
 	_ = c.stdin.Close()
 }
 
-// limitMemlock lowers the limit of locked memory, which children inherit, until
-// the test ends.
+// limitMemlock sets the limit of locked memory, which children inherit, until the
+// test ends.
 func limitMemlock(t *testing.T, bytes uint64) {
 	t.Helper()
 	var old unix.Rlimit
 	if err := unix.Getrlimit(unix.RLIMIT_MEMLOCK, &old); err != nil {
 		t.Fatal(err)
 	}
-	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: bytes, Max: old.Max}); err != nil {
+	if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: bytes, Max: max(bytes, old.Max)}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
