@@ -35,6 +35,7 @@ type qp struct {
 	timerPos int
 	path     wire.Path
 	local    bool // the peer is on this device
+	flush    flushForm
 
 	// modify makes control calls on the queue pair follow one another.
 	modify    sync.Mutex
@@ -195,7 +196,7 @@ func (q *qp) Modify(attr *ibv.QPAttr, mask ibv.AttrMask) error {
 			return
 		}
 		if mask&ibv.QPAttrAV != 0 {
-			q.path, q.local = path, r.local
+			q.path, q.local, q.flush = path, r.local, flushForm{}
 		}
 		q.w.activate(q)
 	})

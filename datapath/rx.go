@@ -81,6 +81,7 @@ func (w *worker) frame(now mono.Time, descs []xsk.Desc) {
 		w.freeAll(descs)
 		return
 	}
+	q.flush.hear(p)
 	keep := w.deliver(now, q)
 	w.activate(q)
 	if keep {

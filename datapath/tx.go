@@ -131,6 +131,9 @@ func (w *worker) frameOut(q *qp, in *transport.Intent) bool {
 		}
 	}
 	wire.PutICRC(buf[:size], q.path.L3())
+	if in.Info.Opcode == wire.RC|wire.Flush {
+		q.flush.reICRC(buf[:size], q.path.Len())
+	}
 	if q.local {
 		w.tx.use(addr, 1)
 		w.loop = append(w.loop, xsk.Desc{Addr: addr, Len: uint32(size)})
