@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"github.com/roce-xdp/roce-xdp/internal/wire"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
@@ -63,7 +64,7 @@ func sendTooLong(t *trial) {
 	// its receive with another status.
 	status, received := verbs.WCRemoteInvalidRequest, verbs.WCLocalLength
 	if t.resp.name() == rxeName {
-		status, received = verbs.WCRemoteOperation, verbs.WCRemoteInvalidRequest
+		status, received = verbs.WCRemoteOperation, verbs.WCLocalQPOperation
 	}
 	t.refused(id, status)
 	t.completes(t.resp, r, received)
@@ -78,12 +79,17 @@ func misaligned(t *trial) {
 }
 
 // invalidateRegion names the key of a region, which no peer may invalidate: the
-// responder says nothing, and the requester gives up.
+// responder says nothing, and the requester gives up. rdma_rxe acknowledges the
+// SEND although its own receive fails.
 func invalidateRegion(t *trial) {
 	r := t.recv(64)
 	id := t.post(request{Op: verbs.OpSendWithInv, Off: source, N: 64, RKey: t.respEnd.RKey})
 	t.completes(t.resp, r, verbs.WCRemoteInvalidRequest)
 	t.in(t.resp, verbs.QPStateErr)
+	if t.resp.name() == rxeName {
+		t.completesAs(t.req, id, verbs.WCSend)
+		return
+	}
 	t.completes(t.req, id, verbs.WCRetryExceeded)
 	t.in(t.req, verbs.QPStateErr)
 }
@@ -134,7 +140,7 @@ func neverReady(t *trial) {
 
 // noAnswer has every packet of the requester dropped.
 func noAnswer(t *trial) {
-	t.drop(match{psn: requesterPSN, forever: true})
+	t.drop(match{op: wire.SendOnly, psn: requesterPSN, forever: true})
 	id := t.post(request{Op: verbs.OpSend, Off: source, N: 16})
 	t.completes(t.req, id, verbs.WCRetryExceeded)
 	t.in(t.req, verbs.QPStateErr)

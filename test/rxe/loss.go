@@ -14,8 +14,7 @@ import (
 
 // match is a packet that the bridge drops, once or each time.
 type match struct {
-	op      wire.Opcode // any, if anyOp
-	anyOp   bool
+	op      wire.Opcode
 	psn     psn.PSN
 	forever bool
 }
@@ -24,11 +23,8 @@ type match struct {
 // 64 is the BTH's opcode, bit 136 its PSN.
 func (m match) rule() string {
 	var b strings.Builder
-	b.WriteString("table bridge interop {\n chain c {\n  type filter hook forward priority 0; policy accept;\n  udp dport 4791 ")
-	if !m.anyOp {
-		fmt.Fprintf(&b, "@th,64,8 %#x ", uint8(m.op))
-	}
-	fmt.Fprintf(&b, "@th,136,24 %#x ", uint32(m.psn))
+	b.WriteString("table bridge interop {\n chain c {\n  type filter hook forward priority 0; policy accept;\n")
+	fmt.Fprintf(&b, "  udp dport 4791 @th,64,8 %#x @th,136,24 %#x ", uint8(m.op), uint32(m.psn))
 	if !m.forever {
 		b.WriteString("limit rate 1/hour burst 1 packets ")
 	}

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"math/bits"
 
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
@@ -200,7 +201,7 @@ func sendInvalidate(t *trial) {
 		r := t.recv(n)
 		s := t.post(request{Op: verbs.OpSendWithInv, Off: source, N: n, RKey: key})
 		t.completesAs(t.req, s, verbs.WCSend)
-		t.receives(r, verbs.WCRecv, n, verbs.WCWithInv, 0)
+		t.receives(r, verbs.WCRecv, n, verbs.WCWithInv, bits.ReverseBytes32(key)) // ops.py reads all keys as immediates
 		if i == 1 {
 			// The key is of no use any more.
 			w = t.post(request{Op: verbs.OpRDMAWrite, Off: source, N: n, Addr: target, RKey: key})

@@ -68,9 +68,10 @@ class Session:
         self.qp.post_recv(RecvWR(wr_id=id, num_sge=1, sg=[SGE(self.mr.buf + off, n, self.mr.lkey)]))
 
     def post(self, op, id, off=0, n=0, addr=0, rkey=0, imm=0, cmp=0, swap=0, level=0):
+        """A send work request. pyverbs puts the immediate into network order, but takes it out raw."""
         q = self.qp
         q.wr_start()
-        q.wr_id, q.wr_flags, imm = id, 2, socket.htonl(imm)
+        q.wr_id, q.wr_flags = id, 2
         {'SEND': lambda: q.wr_send(), 'SEND_WITH_IMM': lambda: q.wr_send_imm(imm), 'SEND_WITH_INV': lambda: q.wr_send_inv(rkey),
          'RDMA_WRITE': lambda: q.wr_rdma_write(rkey, addr), 'RDMA_WRITE_WITH_IMM': lambda: q.wr_rdma_write_imm(rkey, addr, imm),
          'RDMA_READ': lambda: q.wr_rdma_read(rkey, addr),
