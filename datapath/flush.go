@@ -17,6 +17,7 @@ type flushForm struct {
 	peer peerKind
 	sent bool
 	last psn.PSN // of the newest FLUSH, if sent
+	used bool    // form that it had
 }
 
 type peerKind uint8
@@ -41,10 +42,11 @@ func (f *flushForm) hear(p *wire.Packet) {
 // next reports whether the FLUSH with PSN p, which is about to leave, needs
 // rdma_rxe's form.
 func (f *flushForm) next(p psn.PSN) bool {
-	if f.sent && p.LessEq(f.last) {
+	// What the peer has said since may have changed the form already.
+	if f.sent && p.LessEq(f.last) && f.used == f.rxe {
 		f.rxe = !f.rxe
 	}
-	f.sent, f.last = true, p
+	f.sent, f.last, f.used = true, p, f.rxe
 	return f.rxe
 }
 

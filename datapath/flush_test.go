@@ -117,6 +117,8 @@ func TestFlushFormChanges(t *testing.T) {
 		{"again to an unknown peer", []func(*flushForm){sent(0)}, true},
 		{"twice again", []func(*flushForm){sent(0), sent(0)}, false},
 		{"again to rdma_rxe", []func(*flushForm){rxe, sent(0)}, false},
+		{"rdma_rxe answers what came before it", []func(*flushForm){sent(0), rxe}, true},
+		{"twice again, with that answer between", []func(*flushForm){sent(0), rxe, sent(0)}, false},
 		{"a newer one", []func(*flushForm){sent(0xffffff)}, false},
 		{"all since an older one", []func(*flushForm){sent(0), sent(1)}, true},
 		{"all since an older one, the second of them", []func(*flushForm){sent(0xffffff), sent(0), sent(0xffffff)}, true},
