@@ -39,9 +39,10 @@ type dropper struct {
 	set bool
 }
 
-func (d *dropper) drop(m match) error {
+// add puts a rule in place.
+func (d *dropper) add(rule string) error {
 	cmd := d.r.host(d.ctx, "nft", "-f", "-")
-	cmd.Stdin = strings.NewReader(m.rule())
+	cmd.Stdin = strings.NewReader(rule)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		return fmt.Errorf("nft: %w: %s", err, out)
@@ -75,7 +76,7 @@ func (d *dropper) clear() error {
 
 func (t *trial) drop(m match) {
 	if t.err == nil {
-		t.err = t.loss.drop(m)
+		t.err = t.loss.add(m.rule())
 	}
 }
 
@@ -90,6 +91,12 @@ func (t *trial) dropped() {
 		err = fmt.Errorf("the bridge dropped no packet")
 	}
 	t.err = err
+}
+
+// random is a rule that drops one RoCE packet in that many, of both directions.
+func random(oneIn int) string {
+	return fmt.Sprintf("table bridge interop {\n chain c {\n  type filter hook forward priority 0; policy accept;\n"+
+		"  udp dport 4791 numgen random mod %d 0 counter drop\n }\n}\n", oneIn)
 }
 
 // burst are the requests of a loss row: four of lossLen bytes, on the way
@@ -121,6 +128,7 @@ var losses = []struct {
 	{"READ_RESPONSE_LAST_OF_ALL", lossyRead(wire.ReadRespLast, nth(lossCount-1, lossPackets-1))},
 	{"ATOMIC_REQUEST", lossyAtomic(wire.FetchAdd, requesterPSN)},
 	{"ATOMIC_ACK", lossyAtomic(wire.AtomicAck, requesterPSN)},
+	{"RANDOM", lossyRandom},
 }
 
 // spread gives request i of a burst its own piece of an area.
@@ -200,4 +208,19 @@ func lossyAtomic(op wire.Opcode, p psn.PSN) func(*trial) {
 		t.sameWord(t.resp, word, 111)
 		t.dropped()
 	}
+}
+
+// lossyRandom moves messages of many packets over a link that loses one packet
+// in forty, each way.
+func lossyRandom(t *trial) {
+	if t.err == nil {
+		t.err = t.loss.add(random(40))
+	}
+	const n = 40_000
+	for round := range 4 {
+		send(verbs.OpSendWithImm)(t, n, fmt.Sprint("send ", round))
+		write(verbs.OpRDMAWrite)(t, n, fmt.Sprint("write ", round))
+		read(t, n, fmt.Sprint("read ", round))
+	}
+	t.dropped()
 }

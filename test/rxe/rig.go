@@ -22,7 +22,6 @@ const (
 	bridgeName = "rxebr"
 	ourEnd     = "eth0"  // our device's end of the veth pair
 	bridgeEnd  = "ours"  // the other, a port of the bridge: captures see the wire here
-	guestName  = "iop1"  // first guest of the name iop, and its tap
 	guestTCP   = "18600" // ops.py
 )
 
@@ -44,9 +43,9 @@ var families = []family{
 // namespace of its own.
 type rig struct {
 	o   *options
+	vm  string    // the guest's name, and its tap's
 	log io.Writer // what ops.py prints
 	ns  *netns.NS
-	up  bool
 }
 
 // start makes the namespace and boots the guest. The caller closes the rig even
@@ -61,8 +60,10 @@ func (r *rig) start(ctx context.Context) (err error) {
 	if err := r.ns.Do(r.link); err != nil {
 		return err
 	}
-	r.up = true
-	if out, err := r.script(ctx, "up", "--name", strings.TrimSuffix(guestName, "1"), "--netns", r.ns.Name(), "--bridge", bridgeName,
+	pid := os.Getpid()
+	prefix := fmt.Sprintf("i%d-", pid) // guest/up numbers from 1 on
+	r.vm = prefix + "1"
+	if out, err := r.script(ctx, "up", "--name", prefix, "--owner", fmt.Sprint(pid), "--netns", r.ns.Name(), "--bridge", bridgeName,
 		"--mtu", fmt.Sprint(linkMTU), "--offload", "off").CombinedOutput(); err != nil {
 		return fmt.Errorf("boot the guest: %w: %s", err, out)
 	}
@@ -121,8 +122,8 @@ func (r *rig) link() error {
 func (r *rig) close() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if r.up {
-		if out, e := r.script(ctx, "down", guestName).CombinedOutput(); e != nil {
+	if r.vm != "" {
+		if out, e := r.script(ctx, "down", r.vm).CombinedOutput(); e != nil {
 			err = fmt.Errorf("end the guest: %w: %s", e, out)
 		}
 	}
@@ -143,7 +144,7 @@ func (r *rig) guest(ctx context.Context, limit time.Duration, line string) *exec
 	if r.o.verbose {
 		fmt.Fprintln(os.Stderr, "guest:", line)
 	}
-	return r.script(ctx, "run", "-g", guestName, "-t", fmt.Sprint(int(limit.Seconds())), line)
+	return r.script(ctx, "run", "-g", r.vm, "-t", fmt.Sprint(int(limit.Seconds())), line)
 }
 
 // host is a command in the namespace. nsenter, unlike ip netns exec, leaves the
@@ -155,18 +156,18 @@ func (r *rig) host(ctx context.Context, args ...string) *exec.Cmd {
 	return gentle(exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + r.ns.Path()}, args...)...))
 }
 
-// gentle has a command end by SIGTERM, so that it can clean up, and shields it
-// from the terminal's interrupt, which is ours to act on.
+// gentle has a command and its children end by SIGTERM, so that they can clean
+// up, and shields them from the terminal's interrupt, which is ours to act on.
 func gentle(cmd *exec.Cmd) *exec.Cmd {
 	cmd.SysProcAttr = ownGroup
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
+	cmd.Cancel = func() error { return endGroup(cmd.Process) }
 	cmd.WaitDelay = 5 * time.Second
 	return cmd
 }
 
 // share copies a file into the folder that is /share in the guest.
 func (r *rig) share(ctx context.Context, file string) error {
-	out, err := r.script(ctx, "run", "-g", guestName, "--share").Output()
+	out, err := r.script(ctx, "run", "-g", r.vm, "--share").Output()
 	if err != nil {
 		return fmt.Errorf("find the guest's folder: %w", err)
 	}
