@@ -139,13 +139,11 @@ func (c *capture) judgeICRC() (n int, err error) {
 }
 
 // judgeFields has tshark look for malformed packets and expert errors. It does
-// not know FLUSH and ATOMIC WRITE, and looks in vain for an encapsulated frame in
-// a SEND of up to 4 bytes, whoever sends it.
+// not know FLUSH and ATOMIC WRITE, and must not guess that payload is RPC.
 func (c *capture) judgeFields(ctx context.Context) error {
-	filter := fmt.Sprintf("eth.src == %s && (_ws.malformed || _ws.expert.severity >= 0x00800000) && !(infiniband.bth.opcode in {%d, %d}) && "+
-		"!(infiniband.bth.opcode == %d && udp.length <= %d)",
-		c.ours, uint8(wire.Flush), uint8(wire.AtomicWrite), uint8(wire.SendOnly), wire.UDPLen+wire.BTHLen+4+wire.ICRCLen)
-	out, err := exec.CommandContext(ctx, "tshark", "-n", "-o", "udp.ignore_ipv6_zero_checksum:TRUE", "-r", c.file, "-Y", filter).Output()
+	filter := fmt.Sprintf("eth.src == %s && (_ws.malformed || _ws.expert.severity >= 0x00800000) && !(infiniband.bth.opcode in {%d, %d})",
+		c.ours, uint8(wire.Flush), uint8(wire.AtomicWrite))
+	out, err := exec.CommandContext(ctx, "tshark", "-n", "--disable-protocol", "rpcordma", "-o", "udp.ignore_ipv6_zero_checksum:TRUE", "-r", c.file, "-Y", filter).Output()
 	if err != nil {
 		return fmt.Errorf("tshark: %w", err)
 	}

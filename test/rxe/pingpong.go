@@ -1,12 +1,11 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"strings"
 	"time"
-
-	"bytes"
 )
 
 // pingpongRows are runs of `roce-xdp pingpong rc` against ibv_rc_pingpong.
@@ -44,12 +43,12 @@ func pingpongRows() []row {
 // pingpong runs both ends and demands success and the same count of both.
 func pingpong(ctx context.Context, b *bench, f family, server bool, total int, args []string) error {
 	rxe := append([]string{"ibv_rc_pingpong", "-d", "rxe0", "-g", fmt.Sprint(f.gidIndex)}, args...)
-	own := append([]string{b.o.binary, "pingpong", "rc", "-d", ourEnd}, args...)
+	own := append([]string{b.o.binary, "pingpong", "rc", "-d", ourEnd, "-g", fmt.Sprint(f.ownIndex)}, args...)
 	if server {
-		own = append(own, "-g", fmt.Sprint(f.ownIndex))
 		rxe = append(rxe, f.ours.String())
 	} else {
-		own = append(own, f.guest.String())
+		// ibv_rc_pingpong listens on IPv4 only; the GIDs are of the family all the same.
+		own = append(own, families[0].guest.String())
 	}
 	guest := b.guest(ctx, 40*time.Second, strings.Join(rxe, " "))
 	host := b.host(ctx, own...)
