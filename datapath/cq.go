@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
-	"github.com/roce-xdp/roce-xdp/internal/mono"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/internal/transport"
 	"github.com/roce-xdp/roce-xdp/verbs"
@@ -63,22 +62,21 @@ func (c *cq) raise() {
 // frames to them.
 func (c *cq) Progress() bool {
 	mine := c.workers.Load()
-	now := clock()
 	if mine&(mine-1) == 0 && len(c.dev.workers) == 1 {
-		return mine != 0 && c.dev.workers[0].poll(now)
+		return mine != 0 && c.dev.workers[0].poll()
 	}
 	var feeders uint64
 	for m := mine; m != 0; m &= m - 1 {
 		feeders |= c.dev.workers[bits.TrailingZeros64(m)].feeders.Load()
 	}
-	did := c.dev.pollEach(feeders&^mine, now)
-	return c.dev.pollEach(mine, now) || did
+	did := c.dev.pollEach(feeders &^ mine)
+	return c.dev.pollEach(mine) || did
 }
 
 // pollEach drives the workers of a mask once.
-func (d *Device) pollEach(mask uint64, now mono.Time) (did bool) {
+func (d *Device) pollEach(mask uint64) (did bool) {
 	for ; mask != 0; mask &= mask - 1 {
-		did = d.workers[bits.TrailingZeros64(mask)].poll(now) || did
+		did = d.workers[bits.TrailingZeros64(mask)].poll() || did
 	}
 	return did
 }

@@ -165,10 +165,9 @@ func (d *Device) Name() string {
 // Progress drives all workers once in the caller's goroutine and reports whether
 // there was anything to do.
 func (d *Device) Progress() bool {
-	now := clock()
 	did := false
 	for _, w := range d.workers {
-		did = w.poll(now) || did
+		did = w.poll() || did
 	}
 	return did
 }

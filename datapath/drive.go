@@ -69,6 +69,9 @@ const (
 	takeover = time.Millisecond
 	// pollGap is how far apart the polls of a program that spins are at most.
 	pollGap = 100 * time.Microsecond
+	// fullPoll is how many empty polls there are for each that runs a whole round,
+	// deadlines included.
+	fullPoll = 8
 	// linger is how long after the last work the background goroutine looks again
 	// by itself. Acknowledgement time-outs are longer as a rule, so that a post
 	// finds it due to look before its own deadline, and need not wake it.
@@ -212,14 +215,21 @@ func (w *worker) wake() {
 }
 
 // poll drives the worker once for an application and reports whether there was
-// anything to do.
-func (w *worker) poll(now mono.Time) bool {
-	if now.Sub(mono.Time(w.anyPoll.Swap(int64(now)))) < pollGap {
-		w.lastPoll.Store(int64(now))
-	}
+// anything to do. Most polls of a program that spins find nothing: all but each
+// fullPoll-th of these only look, without a clock reading, at what would make a
+// round worth it.
+func (w *worker) poll() bool {
 	if !w.tryLock() {
+		w.noticePoll(clock())
 		return false
 	}
+	if w.idle%fullPoll != 0 && w.quiet() {
+		w.idle++
+		w.release(poller)
+		return false
+	}
+	now := clock()
+	w.noticePoll(now)
 	var did bool
 	if w.bg.Load() == bgNapping {
 		// The application polls steadily. What came in reaches it first, and what
@@ -239,6 +249,20 @@ func (w *worker) poll(now mono.Time) bool {
 		w.dev.yield()
 	}
 	return did
+}
+
+// noticePoll records that an application polled, and whether it spins.
+func (w *worker) noticePoll(now mono.Time) {
+	if now.Sub(mono.Time(w.anyPoll.Swap(int64(now)))) < pollGap {
+		w.lastPoll.Store(int64(now))
+	}
+}
+
+// quiet reports whether a round would do nothing, deadlines aside. The lock is
+// held.
+func (w *worker) quiet() bool {
+	return w.active.n == 0 && !w.pending() && len(w.loop) == 0 && len(w.out) == 0 &&
+		!w.kick && !w.rxMore && w.port.RxAvail() == 0
 }
 
 // breather reports whether a poller should let others run: it counts rounds

@@ -61,6 +61,9 @@ func (cq *CQ) Poll(wcs []WC) int {
 
 // take moves completions out of the ring.
 func (cq *CQ) take(wcs []WC) int {
+	if cq.p.Ring().Empty() {
+		return 0
+	}
 	cq.mu.Lock()
 	n, ok := cq.cons.Avail()
 	if !ok {

@@ -111,6 +111,10 @@ func (r *Ring) Entries() int { return int(r.mask) + 1 }
 // ElemSize is the size of an element in bytes.
 func (r *Ring) ElemSize() int { return int(r.elem) }
 
+// Empty reports whether nothing is in the ring, from any goroutine and without
+// either end. It may be out of date when it returns.
+func (r *Ring) Empty() bool { return r.producer.Load() == r.consumer.Load() }
+
 // Arm is the consumer's word that says which elements wake it; see ArmNone.
 func (r *Ring) Arm() *atomic.Uint32 { return r.arm }
 

@@ -206,3 +206,24 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+func TestEmpty(t *testing.T) {
+	r, err := New(4, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, c := NewProducer(r), NewConsumer(r)
+	for i := range 9 {
+		if !r.Empty() {
+			t.Fatalf("round %d: an empty ring is not Empty", i)
+		}
+		p.Publish(1)
+		if r.Empty() {
+			t.Fatalf("round %d: Empty with an element in it", i)
+		}
+		if n, ok := c.Avail(); n != 1 || !ok {
+			t.Fatalf("round %d: %d available, %v", i, n, ok)
+		}
+		c.Release(1)
+	}
+}
