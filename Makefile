@@ -10,6 +10,7 @@ LDFLAGS := -s -w -X github.com/roce-xdp/roce-xdp/internal/buildinfo.version=$(VE
 PACKAGES_TEST     := gcc libc6-dev iproute2 iputils-ping util-linux procps ethtool bpftool tshark
 PACKAGES_GENERATE := clang-14 llvm-14 libbpf-dev
 PACKAGES_BENCH    := iproute2 iperf3 sockperf
+PACKAGES_INTEROP  := iproute2 util-linux nftables tcpdump tshark qemu-system-x86 cpio kmod xz-utils
 PACKAGES          := $(sort $(PACKAGES_TEST) $(PACKAGES_GENERATE) $(PACKAGES_BENCH))
 
 # What is tested: everything; packages that share memory between goroutines run
@@ -20,7 +21,7 @@ RACE ?= ./datapath/... ./internal/memory/... ./internal/queue/... ./test/netns/.
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := build
-.PHONY: help deps build generate check-generated check-format test test-unit test-race demo bench soak lint clean
+.PHONY: help deps build generate check-generated check-format test test-unit test-race demo bench interop soak lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -61,6 +62,11 @@ demo: build ## RDMA between two namespaces over XDP and AF_XDP, in one command
 bench: build ## measure against raw AF_XDP and TCP; writes bench/out/results.json
 	@.ci/deps $(PACKAGES_BENCH)
 	$(GO) run ./bench
+
+interop: build ## prove the stack against Linux's rdma_rxe in a virtual machine (docs/interop.md); INTEROP=-h for options
+	@.ci/deps $(PACKAGES_INTEROP)
+	$(GO) build -o $(OUT)/interop ./test/rxe
+	@$(OUT)/interop $(INTEROP)
 
 SOAK_MINUTES ?= 60
 soak: deps ## run the tests again and again for SOAK_MINUTES, until one fails
