@@ -26,7 +26,7 @@ type capture struct {
 	keep bool
 	ours net.HardwareAddr
 	cmd  *exec.Cmd
-	log  *bytes.Buffer
+	log  chan string // what tcpdump said, when it ends
 }
 
 // capture starts recording.
@@ -40,7 +40,7 @@ func (r *rig) capture(ctx context.Context, name string) (*capture, error) {
 	} else if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
 	}
-	c := &capture{file: filepath.Join(dir, name+".pcap"), keep: keep, log: &bytes.Buffer{}}
+	c := &capture{file: filepath.Join(dir, name+".pcap"), keep: keep, log: make(chan string, 1)}
 	err := r.ns.Do(func() error {
 		ifc, err := net.InterfaceByName(ourEnd)
 		if err == nil {
@@ -65,17 +65,30 @@ func (r *rig) capture(ctx context.Context, name string) (*capture, error) {
 	if err != nil || !strings.Contains(line, "listening") {
 		return nil, fmt.Errorf("tcpdump does not record: %s", line)
 	}
-	go func() { _, _ = io.Copy(c.log, in) }()
+	go func() {
+		rest, _ := io.ReadAll(in)
+		c.log <- string(rest)
+	}()
 	return c, nil
 }
 
-// end stops recording.
+// settle is how long the kernel may keep frames from tcpdump, and a bit.
+const settle = 1300 * time.Millisecond
+
+// end stops recording and demands that no frame was missed.
 func (c *capture) end() error {
-	time.Sleep(200 * time.Millisecond) // for the kernel's buffer
+	time.Sleep(settle)
 	if err := c.cmd.Cancel(); err != nil {
 		return err
 	}
-	return c.cmd.Wait()
+	said := <-c.log
+	if err := c.cmd.Wait(); err != nil {
+		return err
+	}
+	if !strings.Contains(said, "\n0 packets dropped by kernel") {
+		return fmt.Errorf("frames were missed: %s", strings.TrimSpace(said))
+	}
+	return nil
 }
 
 func (c *capture) remove() {
