@@ -23,7 +23,7 @@ func TestLastByte(t *testing.T) {
 				l := lastByte{p: r.pair(t, verbstest.Options{BufferSize: 128 << 10}), op: op, drives: drives}
 				m := l.p.MTU.Bytes()
 				sizes := []int{1, 2, 7, 8, 9, 63, 64, 1000, m - 1, m, m + 1, m + 3, 2 * m, 10_000, 65_537}
-				budget := time.Duration(soak(700, 60_000)) * time.Millisecond
+				budget := time.Duration(soak(700, 10_000)) * time.Millisecond
 				round := 0
 				for end := time.Now().Add(budget); time.Now().Before(end); round++ {
 					// 11 and 15 have no common divisor: each size meets each offset.

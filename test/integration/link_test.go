@@ -53,7 +53,7 @@ func TestLinkFlaps(t *testing.T) {
 			}
 		}
 	})
-	for range soak(2, 100) {
+	for range soak(2, 20) {
 		for _, e := range []*netns.End{r.hosts.A, r.hosts.B} {
 			must(t, e.SetUp(false))
 			time.Sleep(150 * time.Millisecond)

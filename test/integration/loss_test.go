@@ -28,7 +28,7 @@ func TestLoss(t *testing.T) {
 			var wg sync.WaitGroup
 			for i, p := range pairs {
 				wg.Go(func() {
-					for range soak(2, 200) {
+					for range soak(2, 40) {
 						if err := p.Every(1, p.MTU.Bytes(), 50_000, 1<<20); err != nil {
 							t.Errorf("direction %d: %v", i, err)
 							return

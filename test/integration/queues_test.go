@@ -31,7 +31,7 @@ func TestQueues(t *testing.T) {
 					p = p.Reverse()
 				}
 				wg.Go(func() {
-					for range soak(3, 100) {
+					for range soak(3, 30) {
 						if err := p.Every(1, p.MTU.Bytes()+1, 10_000, 200_001); err != nil {
 							t.Errorf("queue pair %d: %v", i, err)
 							return
