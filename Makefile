@@ -69,7 +69,8 @@ interop: build ## prove the stack against Linux's rdma_rxe in a virtual machine 
 	@$(OUT)/interop $(INTEROP)
 
 SOAK_MINUTES ?= 60
-soak: deps ## run the tests again and again for SOAK_MINUTES, until one fails
+soak: export ROCE_XDP_SOAK = 1
+soak: deps ## run the tests, the long variants too, again and again for SOAK_MINUTES, until one fails
 	@end=$$(( $$(date +%s) + 60 * $(SOAK_MINUTES) )); n=0; \
 	while [ $$(date +%s) -lt $$end ]; do n=$$((n + 1)); echo "soak: round $$n"; \
 	  $(MAKE) --no-print-directory test-unit test-race || exit 1; done
