@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"time"
@@ -73,7 +74,7 @@ func (p *Pair) Send(n int, withImm bool) error {
 	}
 	wc, err := p.B.Done(2, verbs.WCRecv)
 	if err != nil {
-		return fmt.Errorf("receive: %w", err)
+		return fmt.Errorf("receive: %w", p.cause(err))
 	}
 	if err := checkRecv(wc, n, withImm); err != nil {
 		return err
@@ -82,6 +83,16 @@ func (p *Pair) Send(n int, withImm bool) error {
 		return fmt.Errorf("send: %w", err)
 	}
 	return p.compare(p.B.Buf, want)
+}
+
+// cause adds to the failure of B's receive what A's queue says of it: a message
+// that does not arrive has mostly failed there.
+func (p *Pair) cause(err error) error {
+	var wcs [1]verbs.WC
+	if p.A.CQ.Poll(wcs[:]) == 1 {
+		return errors.Join(err, wcs[0].Err())
+	}
+	return err
 }
 
 // Write moves n bytes from A's offset 0 to B with RDMA WRITE.
@@ -101,7 +112,7 @@ func (p *Pair) Write(n int, withImm bool) error {
 	if withImm {
 		wc, err := p.B.Done(2, verbs.WCRecvRDMAWithImm)
 		if err != nil {
-			return fmt.Errorf("receive: %w", err)
+			return fmt.Errorf("receive: %w", p.cause(err))
 		}
 		if err := checkRecv(wc, n, true); err != nil {
 			return err
