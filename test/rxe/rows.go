@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"time"
 )
 
@@ -17,7 +18,8 @@ type row struct {
 // bench is what rows run on.
 type bench struct {
 	*rig
-	dev *device
+	dev  *device
+	note io.Writer // remarks between the rows
 }
 
 // mtus are the path MTUs of the matrix, in bytes.
