@@ -14,8 +14,11 @@ import (
 // its turns, and sends what they have within the room that port and slots have.
 // It reports whether there was anything to do.
 func (w *worker) transmit(now mono.Time) bool {
-	for q := w.timers.expired(now); q != nil; q = w.timers.expired(now) {
-		w.activate(q)
+	// While frames wait to be looked at, what a timer waits for may be among them.
+	if !w.rxMore {
+		for q := w.timers.expired(now); q != nil; q = w.timers.expired(now) {
+			w.activate(q)
+		}
 	}
 	for q := w.posted.take(); q != nil; {
 		next := nextOf(q)

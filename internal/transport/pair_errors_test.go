@@ -106,7 +106,11 @@ func TestPairDeadLink(t *testing.T) {
 		a := w.hosts[0]
 		a.writeFixed(fixedOp{ibv.WRSend, 300}, fixedOp{ibv.WRRDMARead, 10})
 		w.run(func() bool { return a.prog.failed != 0 })
-		if took, want := w.now.Sub(pairBegin), timeout8*time.Duration(retries+1); a.prog.failed != ibv.WCRetryExcErr || took < want || took > want+time.Millisecond {
+		want := timeout8 // each later timeout is twice as long, up to four times
+		for i := range retries {
+			want += timeout8 << min(i+1, 2)
+		}
+		if took := w.now.Sub(pairBegin); a.prog.failed != ibv.WCRetryExcErr || took < want || took > want+time.Millisecond {
 			t.Errorf("%d retries: %v after %v, want RETRY_EXC_ERR after %v", retries, a.prog.failed, took, want)
 		}
 		if n := a.env.Counters[CompleterRetryErr]; n != uint64(retries) {

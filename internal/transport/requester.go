@@ -43,7 +43,9 @@ type requester struct {
 	state     reqState
 	credits   int   // READs and atomics sent since the last going back, not answered
 	unasked   int   // packets sent since the last that asks for an acknowledgement
+	probing   int   // after a timeout: the window until it has grown back, else 0
 	retries   uint8 // restarts since the last progress
+	timeouts  uint8 // those of the restarts that were timeouts, up to maxBackoff
 	rnrTries  uint8 // RNR NAKs since the last progress
 	restarted bool  // a NAK or gap caused a restart and there was no progress since
 
@@ -99,8 +101,8 @@ func (q *QP) reqStart(now mono.Time) {
 func (r *requester) startAt(p psn.PSN) {
 	r.una, r.nxt, r.max, r.assign, r.redo = p, p, p, p, p
 	r.state = reqIdle
-	r.credits, r.unasked = 0, 0
-	r.retries, r.rnrTries, r.restarted = 0, 0, false
+	r.credits, r.unasked, r.probing = 0, 0, 0
+	r.retries, r.timeouts, r.rnrTries, r.restarted = 0, 0, 0, false
 	r.ackTimer, r.rnrUntil, r.due = mono.Never, mono.Never, mono.Never
 }
 
@@ -123,6 +125,14 @@ func (q *QP) reqLive() bool { return q.state == ibv.QPStateRTS || q.state == ibv
 // reqWindow is how many PSNs may be outstanding: request packets, and packets of
 // READ responses, which need room in our own receive ring.
 func (q *QP) reqWindow() int { return min(max(q.env.Window, 1), psn.Half/2) }
+
+// reqWindowNow is reqWindow, or less while the requester recovers from a timeout.
+func (q *QP) reqWindowNow() int {
+	if p := q.req.probing; p != 0 {
+		return min(p, q.reqWindow())
+	}
+	return q.reqWindow()
+}
 
 func (r *requester) at(i uint32) *sendWQE { return &r.wqes[i&r.mask] }
 

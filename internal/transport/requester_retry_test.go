@@ -82,7 +82,7 @@ func TestReqAckTimeout(t *testing.T) {
 		r.expect()
 		r.pass(1)
 		r.expect("SEND_FIRST 1 256B", "SEND_LAST 2 256B A", "SEND_ONLY 3 1B A")
-		r.deadline(reqTimeout)
+		r.deadline(2 * reqTimeout) // a late peer is given more time
 		r.ack(3)
 		r.expect()
 		r.deadline(0)
@@ -110,11 +110,13 @@ func TestReqRetryCount(t *testing.T) {
 			r.send(1)
 			r.send(1)
 			r.expect("SEND_ONLY 0 1B A", "SEND_ONLY 1 1B A")
-			for range retry {
-				r.pass(reqTimeout)
+			for i := range retry {
+				r.pass(reqTimeout<<min(i, 2) - 1)
+				r.expect()
+				r.pass(1)
 				r.expect("SEND_ONLY 0 1B A", "SEND_ONLY 1 1B A")
 			}
-			r.pass(reqTimeout)
+			r.pass(reqTimeout << min(retry, 2)) // four times as long at most
 			r.expect()
 			r.failed("1 RETRY_EXC_ERR", 2, 1)
 			r.counted(RetryExceededErr, 1)
@@ -135,12 +137,12 @@ func TestReqRetryCountStartsAnew(t *testing.T) {
 		r.ack(0)
 		r.pass(reqTimeout)
 		r.expect("SEND_LAST 1 256B A")
-		r.pass(reqTimeout)
+		r.pass(2 * reqTimeout)
 		r.expect("SEND_LAST 1 256B A")
 		r.nak(1) // the timer has restarted just now
 		r.expect()
 		r.inState(ibv.QPStateRTS)
-		r.pass(reqTimeout)
+		r.pass(4 * reqTimeout)
 		r.expect()
 		r.failed("1 RETRY_EXC_ERR", 2, 0)
 	})

@@ -82,7 +82,7 @@ func (q *QP) reqMay(w *sendWQE) reqState {
 		}
 	}
 	// A request that is larger than the window goes alone.
-	if n := r.inflight(); n > 0 && n+r.takes(w) > q.reqWindow() {
+	if n := r.inflight(); n > 0 && n+r.takes(w) > q.reqWindowNow() {
 		return reqWindow
 	}
 	return reqSending
@@ -122,7 +122,7 @@ func (q *QP) reqEmit(tx *Batch, w *sendWQE) reqState {
 	if off+uint32(n) == w.packets {
 		r.cur++
 	}
-	stalls := r.inflight() >= q.reqWindow() || tx.full(r.maxSGE)
+	stalls := r.inflight() >= q.reqWindowNow() || tx.full(r.maxSGE)
 	r.ask(in, stalls)
 	q.env.count(SentPkts)
 	q.env.Counters[SentBytes] += uint64(in.Len)

@@ -238,3 +238,29 @@ func (r *reqRig) serve(n, from, end int) {
 		r.resp(reqRespOp(i, end-from), from+i, data[i*reqMTU:min((i+1)*reqMTU, bytes)])
 	}
 }
+
+// After a timeout a few packets ask where the peer is; the window grows back
+// with the progress that they bring.
+func TestReqWindowAfterTimeout(t *testing.T) {
+	reqEach(t, func(c *reqConfig) { c.window, c.batch = 64, 128 }, func(r *reqRig) {
+		sent := func(want int) {
+			r.Helper()
+			if got := len(r.poll()); got != want {
+				r.Errorf("%d packets, want %d", got, want)
+			}
+		}
+		r.send(100 * reqMTU)
+		sent(64)
+		r.pass(reqTimeout)
+		sent(16)
+		r.stopped(reqWindow)
+		r.ack(15) // 16 acknowledged: 32 may be outstanding
+		sent(32)
+		r.nak(20) // more progress, and a loss in the middle: the window is whole again
+		sent(64)
+		r.ack(83)
+		sent(16)
+		r.ack(99)
+		r.done("1 SUCCESS")
+	})
+}

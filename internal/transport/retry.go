@@ -12,23 +12,32 @@ import (
 const (
 	ackTimeoutUnit = 4096 * time.Nanosecond // of the local ACK timeout (IBTA vol. 1, 9.7.6.1.3)
 	rnrForEver     = 7                      // rnr_retry without a limit
+	maxBackoff     = 2                      // doublings of the timeout at most
+	probeWindow    = AckInterval / 2        // PSNs that are sent again at first after a timeout
 )
 
 // reqAckDeadline is when the local ACK timeout ends that starts now; the
-// timeout 0 never ends.
+// timeout 0 never ends. Repeated timeouts without progress last longer, up to
+// four times as long, as the specification leaves room for: a peer that is late
+// because it is busy must not be buried under repetitions.
 func (q *QP) reqAckDeadline(now mono.Time) mono.Time {
 	if q.attr.Timeout == 0 {
 		return mono.Never
 	}
-	return now.Add(ackTimeoutUnit << (q.attr.Timeout & 31))
+	return now.Add(ackTimeoutUnit << (q.attr.Timeout & 31) << min(q.req.timeouts, maxBackoff))
 }
 
 // reqProgress notes that the oldest outstanding PSN has moved: retries begin
 // anew, a pause for the PSN before is over, the timeout starts again.
 func (q *QP) reqProgress(now mono.Time) {
 	r := &q.req
-	r.retries, r.rnrTries, r.restarted = 0, 0, false
+	r.retries, r.timeouts, r.rnrTries, r.restarted = 0, 0, 0, false
 	r.rnrUntil = mono.Never
+	if r.probing != 0 {
+		if r.probing *= 2; r.probing >= q.env.Window {
+			r.probing = 0
+		}
+	}
 	r.redo = later(r.redo, r.una)
 	r.due = now // the window has moved
 	r.ackTimer = mono.Never
@@ -53,7 +62,13 @@ func (q *QP) reqExpire(now mono.Time) {
 		r.restarted = false
 	}
 	if now >= r.ackTimer {
+		// Nobody answered: the peer or the way to it may be drowning in what was
+		// sent before. A few packets show where the peer is, since it acknowledges a
+		// duplicate with the newest PSN that it has executed; then the window grows
+		// back with each sign of progress.
 		r.restarted = true
+		r.probing = probeWindow
+		r.timeouts = min(r.timeouts+1, maxBackoff)
 		q.reqRepeat(now)
 	}
 }
@@ -107,7 +122,7 @@ func (q *QP) reqRNRNak(now mono.Time, code uint8) {
 		}
 		r.rnrTries++
 	}
-	r.retries = 0
+	r.retries, r.timeouts = 0, 0
 	r.rewind()
 	r.rnrUntil = now.Add(wire.RNRTimer(code))
 }
