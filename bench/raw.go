@@ -36,7 +36,7 @@ type rawEnd struct {
 	path  wire.Path
 	descs []xsk.Desc
 	addrs []uint64
-	kicks time.Duration // spent inside Kick
+	kicks []time.Duration // spent inside each Kick, when it has room
 }
 
 func openRaw(at, peer *netns.End) (*rawEnd, error) {
@@ -139,7 +139,9 @@ func (e *rawEnd) send(frames, payload int) {
 	e.sock.Submit(e.descs[:n])
 	t := time.Now()
 	_ = e.sock.Kick()
-	e.kicks += time.Since(t)
+	if len(e.kicks) < cap(e.kicks) {
+		e.kicks = append(e.kicks, time.Since(t))
+	}
 	e.reap()
 }
 
@@ -177,11 +179,12 @@ func openRawPair(p *netns.Pair) (*rawPair, error) {
 
 func (r *rawPair) close() { r.a.close(); r.b.close() }
 
-// pingPong bounces one frame n times and returns the round trip times, and the
-// mean time that the two kicks of a round trip took.
+// pingPong bounces one frame n times and returns the round trip times, and what
+// the two kicks of a round trip take together, at the median.
 func (r *rawPair) pingPong(payload, n int, deadline time.Time) (rtt []time.Duration, kicks time.Duration, err error) {
 	rtt = make([]time.Duration, 0, n)
-	r.a.kicks, r.b.kicks = 0, 0
+	r.a.kicks, r.b.kicks = make([]time.Duration, 0, n), make([]time.Duration, 0, n)
+	defer func() { r.a.kicks, r.b.kicks = nil, nil }()
 	var stop atomic.Bool
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -210,10 +213,9 @@ func (r *rawPair) pingPong(payload, n int, deadline time.Time) (rtt []time.Durat
 	}
 	stop.Store(true)
 	wg.Wait()
-	if len(rtt) > 0 {
-		kicks = (r.a.kicks + r.b.kicks) / time.Duration(len(rtt))
-	}
-	return rtt, kicks, err
+	ka, _ := percentiles(r.a.kicks)
+	kb, _ := percentiles(r.b.kicks)
+	return rtt, ka + kb, err
 }
 
 // oneWay sends n frames from a to b in kicks of batch frames and returns the
