@@ -36,11 +36,14 @@ type Device struct {
 	umem    *xsk.UMEM
 	workers []*worker
 	table   qpTable
-	mem     *memory.Table
-	steer   steering
-	routes  resolver
-	mode    string
-	zero    bool // zero-copy
+
+	addresses ahTable
+
+	mem    *memory.Table
+	steer  steering
+	routes resolver
+	mode   string
+	zero   bool // zero-copy
 
 	linger     time.Duration
 	yieldEvery uint32
@@ -70,6 +73,8 @@ type Device struct {
 	cqs       map[*cq]struct{}
 	qps       map[*qp]struct{}
 	buffers   map[uint64][]byte
+	handles   map[uint32]*handleRoute
+	lastAH    uint32
 	connected int
 }
 
@@ -132,6 +137,7 @@ func newDevice(c config) *Device {
 		cqs:     map[*cq]struct{}{},
 		qps:     map[*qp]struct{}{},
 		buffers: map[uint64][]byte{},
+		handles: map[uint32]*handleRoute{},
 	}
 	d.linger = linger
 	d.yieldEvery, d.osYield = yieldPolicy()
@@ -192,6 +198,7 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 		MaxCQ:          maxCQ,
 		MaxCQE:         ibv.MaxCQE,
 		MaxMR:          maxMR,
+		MaxAH:          maxAH,
 		MaxPD:          maxPD,
 		MaxQPRDAtom:    ibv.MaxRDAtomic,
 		MaxQPInitRDAtm: ibv.MaxRDAtomic,

@@ -58,11 +58,11 @@ func (d *Device) setLink(now linkInfo) {
 		d.countLinkDown()
 	}
 	if now.mac != was.mac {
-		d.rebuildPaths(func(q *qp) bool {
-			if q.route.local {
-				q.route.fields.DstMAC = now.mac
+		d.rebuildPaths(func(r *route) bool {
+			if r.local {
+				r.fields.DstMAC = now.mac
 			}
-			q.route.fields.SrcMAC = now.mac
+			r.fields.SrcMAC = now.mac
 			return true
 		})
 	}
