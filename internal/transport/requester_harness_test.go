@@ -37,6 +37,7 @@ var reqPattern = func() []byte {
 
 // reqConfig is what a test of the requester chooses; reqDefaults has the rest.
 type reqConfig struct {
+	typ      ibv.QPType
 	start    psn.PSN
 	mtu      ibv.MTU
 	rd       uint8 // max_rd_atomic
@@ -55,7 +56,7 @@ type reqConfig struct {
 }
 
 func reqDefaults() reqConfig {
-	return reqConfig{mtu: ibv.MTU256, rd: 4, timeout: 14, retry: 3, rnr: 3, window: 64, batch: 64, wr: 64, sge: 4, inline: 64, cqe: 256, mem: reqBytes}
+	return reqConfig{typ: ibv.QPTypeRC, mtu: ibv.MTU256, rd: 4, timeout: 14, retry: 3, rnr: 3, window: 64, batch: 64, wr: 64, sge: 4, inline: 64, cqe: 256, mem: reqBytes}
 }
 
 // reqRig is a requester between a test that posts work requests and a peer that
@@ -89,7 +90,7 @@ func newReqRig(t testing.TB, c reqConfig) *reqRig {
 	r.env.Window = c.window
 	r.sq, r.cq = queue.NewProducer(sq), queue.NewConsumer(cq)
 	r.qp = NewQP(r.env, Config{
-		QPN: 0x11, Type: ibv.QPTypeRC, PD: reqPD, SQ: sq, SendCQ: NewCQ(cq), RecvCQ: NewCQ(cq), SigAll: c.sigAll, Context: 77,
+		QPN: 0x11, Type: c.typ, PD: reqPD, SQ: sq, SendCQ: NewCQ(cq), RecvCQ: NewCQ(cq), SigAll: c.sigAll, Context: 77,
 		Cap: ibv.QPCap{MaxSendWR: c.wr, MaxSendSGE: c.sge, MaxInline: c.inline},
 	})
 	q := r.qp
