@@ -24,6 +24,9 @@ const (
 	reqRKey  = 0x5001
 	reqVA    = 0x10_0000 // where the work requests of a test point at the peer
 	reqBytes = 1 << 17   // local memory
+	reqAH    = 7
+	reqQKey  = 0x2222_2222 // of the peer
+	reqOwn   = 0x9111_1111 // of the queue pair: privileged
 )
 
 // reqPattern is what local memory holds at first.
@@ -98,6 +101,8 @@ func newReqRig(t testing.TB, c reqConfig) *reqRig {
 	q.selfGID, q.peerGID = ibv.GID{15: 1}, ibv.GID{15: 2}
 	q.attr.SQPSN, q.attr.MaxRDAtomic, q.attr.Timeout = uint32(c.start), c.rd, c.timeout
 	q.attr.RetryCnt, q.attr.RNRRetry = c.retry, c.rnr
+	q.attr.QKey = reqOwn
+	q.SetPortMTU(c.mtu.Bytes())
 	q.reqStart(r.now)
 	return r
 }
@@ -157,10 +162,17 @@ func (r *reqRig) wr(op ibv.WROpcode, length int, sges ...queue.SGE) {
 	if r.unsigned {
 		flags = 0
 	}
-	r.post(queue.SendWQE{
-		Opcode: op, Flags: flags, NumSGE: uint16(len(sges)), Length: uint32(length), RemoteAddr: reqVA, RKey: reqRKey,
-		Imm: 0xA1B2C3D4, CompareAdd: 5, Swap: 6,
-	}, sges...)
+	w := r.hdr(op, flags)
+	w.NumSGE, w.Length = uint16(len(sges)), uint32(length)
+	r.post(w, sges...)
+}
+
+// hdr is a work request of op without local memory.
+func (r *reqRig) hdr(op ibv.WROpcode, flags ibv.SendFlags) queue.SendWQE {
+	return queue.SendWQE{
+		Opcode: op, Flags: flags, RemoteAddr: reqVA, RKey: reqRKey,
+		Imm: 0xA1B2C3D4, CompareAdd: 5, Swap: 6, AH: reqAH, RemoteQPN: 0x22, RemoteQKey: reqQKey,
+	}
 }
 
 func (r *reqRig) send(n int)  { r.Helper(); r.wr(ibv.WRSend, n) }
@@ -184,11 +196,21 @@ func (r *reqRig) poll() []string {
 // the start, remote range from reqVA, payload, AckReq and SE.
 func (r *reqRig) describe(in *Intent) string {
 	h := wire.BTHAt(in.Hdr[:])
-	op := strings.TrimPrefix(strings.TrimPrefix(h.Opcode().String(), "RC "), "RDMA_")
+	prefix := map[ibv.QPType]string{ibv.QPTypeRC: "RC ", ibv.QPTypeUC: "UC ", ibv.QPTypeUD: "UD ", ibv.QPTypeGSI: "UD "}[r.typ]
+	op := strings.TrimPrefix(strings.TrimPrefix(h.Opcode().String(), prefix), "RDMA_")
 	s := fmt.Sprintf("%s %d", op, h.PSN().Sub(r.start))
 	if in.Info.RETH != 0 {
 		f := wire.RETHAt(in.Hdr[in.Info.RETH:]).Fields()
 		s += fmt.Sprintf(" [+%d %d]", f.VA-reqVA, f.DMALen)
+	}
+	if in.Info.DETH != 0 {
+		f := wire.DETHAt(in.Hdr[in.Info.DETH:]).Fields()
+		s += fmt.Sprintf(" key %x", f.QKey)
+		if f.SrcQP != 0x11 || in.AH != reqAH {
+			s += fmt.Sprintf(" BAD SOURCE %#x AH %d", f.SrcQP, in.AH)
+		}
+	} else if in.AH != 0 {
+		s += fmt.Sprintf(" BAD AH %d", in.AH)
 	}
 	if in.Len > 0 {
 		s += fmt.Sprintf(" %dB", in.Len)
