@@ -70,6 +70,33 @@ func (t *ahTable) taken(handle uint32) bool {
 	return page != nil && page[i&pageMask].Load() != nil
 }
 
+// way is where a packet goes.
+type way struct {
+	path    *wire.Path // nil: nowhere
+	local   bool       // it ends at this device
+	srcPort uint16     // not that of the path, unless 0
+}
+
+// wayOf is the way of a packet of q: that of the connection, or of the address
+// handle of a datagram. There is none by a handle that is not there (any more),
+// or that another protection domain has.
+func (d *Device) wayOf(q *qp, in *transport.Intent) way {
+	if !q.datagram {
+		return way{path: &q.path, local: q.local}
+	}
+	a := d.addresses.get(in.AH)
+	if a == nil || a.pd != uint32(q.cfg.PD) {
+		return way{}
+	}
+	to := way{path: &a.path, local: a.local}
+	if a.spread {
+		// A port for each queue pair spreads them over the queues of the peer and
+		// the paths to it.
+		to.srcPort = wire.PortFromQPN(q.num)
+	}
+	return to
+}
+
 // handleRoute is an address handle as control calls see it.
 type handleRoute struct {
 	pd    uint32
@@ -93,15 +120,11 @@ func (d *Device) createAH(pd uint32, av *ibv.AddressVector) (uint32, error) {
 	if av == nil {
 		return 0, fmt.Errorf("%w: no address vector", ErrInvalid)
 	}
-	self, err := d.ownGID(av)
+	self, r, err := d.findRoute(av)
 	if err != nil {
 		return 0, err
 	}
 	if err := transport.CheckAddress(av, self); err != nil {
-		return 0, err
-	}
-	_, r, err := d.findRoute(av)
-	if err != nil {
 		return 0, err
 	}
 	r.fields.UDPSrcPort = wire.FlowLabelToPort(r.fields.FlowLabel)

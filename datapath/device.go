@@ -52,6 +52,7 @@ type Device struct {
 	events     chan verbs.ProviderEvent
 	eventsLost atomic.Uint64
 	unlocked   atomic.Uint64 // bytes of buffers that could not be locked
+	privileged func() bool   // whether the caller may use privileged Q_Keys
 
 	background sync.WaitGroup
 	closed     atomic.Bool
@@ -139,6 +140,7 @@ func newDevice(c config) *Device {
 		buffers: map[uint64][]byte{},
 		handles: map[uint32]*handleRoute{},
 	}
+	d.privileged = netRaw
 	d.linger = linger
 	d.yieldEvery, d.osYield = yieldPolicy()
 	d.workers = make([]*worker, len(c.ports))

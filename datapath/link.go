@@ -68,9 +68,21 @@ func (d *Device) setLink(now linkInfo) {
 	}
 	if now.mtu != was.mtu {
 		d.setWindows()
+		d.setPortMTUs()
 	}
 	if now.running && !was.running {
 		d.retryAll()
+	}
+}
+
+// setPortMTUs tells queue pairs the longest datagram that the link carries now.
+func (d *Device) setPortMTUs() {
+	d.mu.Lock()
+	list, mtu := slices.Collect(maps.Keys(d.qps)), d.activeMTU().Bytes()
+	d.mu.Unlock()
+	for _, q := range list {
+		// An error says that the device is closed.
+		_ = q.w.control(func() { q.t.SetPortMTU(mtu) })
 	}
 }
 

@@ -24,17 +24,6 @@ type route struct {
 	fields wire.PathFields
 }
 
-// ownGID is the own address that an address vector names.
-func (d *Device) ownGID(av *ibv.AddressVector) (ibv.GID, error) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	src, ok := d.gids.at(av.SGIDIndex)
-	if !ok {
-		return ibv.GID{}, fmt.Errorf("%w: index %d on %s, which has %s", ErrNoGID, av.SGIDIndex, d.link.name, d.gids.describe())
-	}
-	return gidOf(src), nil
-}
-
 // findRoute finds the way to the peer of an address vector, all but the source
 // port, and the own address that it names.
 func (d *Device) findRoute(av *ibv.AddressVector) (self ibv.GID, r route, err error) {
