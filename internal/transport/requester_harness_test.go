@@ -102,6 +102,9 @@ func newReqRig(t testing.TB, c reqConfig) *reqRig {
 	q.attr.SQPSN, q.attr.MaxRDAtomic, q.attr.Timeout = uint32(c.start), c.rd, c.timeout
 	q.attr.RetryCnt, q.attr.RNRRetry = c.retry, c.rnr
 	q.attr.QKey = reqOwn
+	if q.oneWay() { // Modify takes none of these
+		q.attr.MaxRDAtomic, q.attr.Timeout, q.attr.RetryCnt, q.attr.RNRRetry = 0, 0, 0, 0
+	}
 	q.SetPortMTU(c.mtu.Bytes())
 	q.reqStart(r.now)
 	return r

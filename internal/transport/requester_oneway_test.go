@@ -107,7 +107,6 @@ func TestOneWayCompletesWhenLaidOut(t *testing.T) {
 // There is no acknowledgement that would move a window or end a timeout.
 func TestOneWayHasNoWindowAndNoTimer(t *testing.T) {
 	oneWayEach(t, func(c *reqConfig) { c.window = 1 }, func(r *reqRig) {
-		r.qp.attr.Timeout = 0
 		for range 10 {
 			r.send(1)
 		}
