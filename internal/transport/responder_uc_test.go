@@ -280,6 +280,19 @@ func TestUCLocalErrors(t *testing.T) {
 	}
 }
 
+// The copy of a receive work request that an abandoned message has left is what
+// the next message uses.
+func TestUCReadsAReceiveOnce(t *testing.T) {
+	r := newUCRig(t)
+	r.post(1, 0, 1024)
+	r.arrive(r.ucPacket("F0"))
+	elem := queue.NewProducer(r.rq.Ring()).Slot(0)
+	queue.PutRecv(elem, &queue.RecvWQE{WRID: 99, NumSGE: 0xFFFF, Length: 1})
+	r.arrive(r.ucPacket("O8"))
+	r.expectCompletions(respRecv(1, 5))
+	r.expectMemory(0, respFill(8, 5))
+}
+
 // The receive work request that an abandoned message has left is checked anew.
 func TestUCMemoryOfALeftReceiveGoesAway(t *testing.T) {
 	r := newUCRig(t)
