@@ -9,7 +9,7 @@ import (
 
 // requester is the half of a queue pair that sends requests and completes them
 // by their responses (IBTA vol. 1, 9.7.3 to 9.7.6), or, where there are none, by
-// their having been sent (9.8.3, 9.8.4).
+// their having been sent (9.8).
 //
 // Work requests are numbered by free-running indices:
 //

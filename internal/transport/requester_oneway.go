@@ -15,7 +15,7 @@ import (
 func (q *QP) oneWay() bool { return q.service != wire.RC }
 
 // reqSent completes, in order, the messages whose last packet has been laid out
-// (IBTA vol. 1, 9.8.3.2 and 9.8.4.1).
+// (IBTA vol. 1, 9.8).
 func (q *QP) reqSent(now mono.Time) {
 	if n := q.req.inflight(); n > 0 {
 		q.reqAckNext(now, n)
@@ -33,13 +33,12 @@ func (q *QP) reqMayOneWay(w *sendWQE) reqState {
 }
 
 // failSends moves the queue pair to SQE: the send queue is flushed, the receive
-// queue goes on (IBTA vol. 1, 10.3.1.6).
+// queue goes on (IBTA vol. 1, 10.3.1).
 func (q *QP) failSends(now mono.Time) {
 	if !q.reqLive() {
 		return // the completion queue has overflowed
 	}
 	q.state = ibv.QPStateSQE
-	q.draining = false
 	q.reqFlush(now)
 }
 

@@ -6,7 +6,7 @@ import (
 )
 
 // respCheckSync takes the place of the PSN and opcode sequence checks on UC,
-// where nothing is sent again (IBTA vol. 1, 9.8.2.2): a message whose packets do
+// where nothing is sent again (IBTA vol. 1, 9.8.2): a message whose packets do
 // not follow each other is abandoned, and any packet that can begin a message
 // does, whatever its PSN. What is between the two is dropped.
 func (q *QP) respCheckSync(x *respPacket) respState {
@@ -51,7 +51,7 @@ var refusals = [numRespStates]Counter{
 
 // respRefuse ends a request of UC or UD in error state s. What the peer has done
 // wrong costs it the message; what is wrong with the receive queue is an error of
-// this queue pair (IBTA vol. 1, 9.9.3.1, classes D and E).
+// this queue pair (IBTA vol. 1, 9.9.3).
 func (q *QP) respRefuse(s respState, x *respPacket) respState {
 	if c := refusals[s]; c != 0 {
 		q.env.count(c)

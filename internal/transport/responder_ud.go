@@ -4,11 +4,11 @@ import "github.com/roce-xdp/roce-xdp/internal/wire"
 
 // grhLen is the size of the area before the payload of a datagram, for which a
 // receive work request of UD must have room: the IPv6 header, or 20 bytes of no
-// meaning and the IPv4 header (RoCEv2 annex A17.4.5.1).
+// meaning and the IPv4 header (RoCEv2 annex A17).
 const grhLen = 40
 
 // respCheckDatagram has all checks of a datagram, which stands for itself (IBTA
-// vol. 1, 9.8.4.2). What does not fit leaves the receive work request to the
+// vol. 1, 9.8.3). What does not fit leaves the receive work request to the
 // next one.
 func (q *QP) respCheckDatagram(x *respPacket) respState {
 	p, n := x.p, x.p.PayloadLen
