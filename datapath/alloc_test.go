@@ -16,22 +16,33 @@ type pingPong struct {
 	wcs [4]verbs.WC
 }
 
-func newPingPong(r *rig, op verbs.Opcode, n int) *pingPong {
-	p := r.pair(verbstest.Options{Timeout: slow})
-	return &pingPong{
+func newPingPong(r *rig, typ verbs.QPType, op verbs.Opcode, n int) *pingPong {
+	pairOf := verbstest.RCPair
+	switch typ {
+	case verbs.UC:
+		pairOf = verbstest.UCPair
+	case verbs.UD:
+		pairOf = verbstest.UDPair
+	}
+	p := pairOf(r.t, r.ca, r.cb, verbstest.Options{Timeout: slow})
+	x := &pingPong{
 		p: p, r: r,
 		wr: verbs.SendWR{
 			WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGList: []verbs.SGE{p.A.MR.SGE(0, n)},
 			RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey(),
 		},
-		rr: verbs.RecvWR{WRID: 2, SGList: []verbs.SGE{p.B.MR.SGE(0, n)}},
+		rr: verbs.RecvWR{WRID: 2, SGList: []verbs.SGE{p.B.MR.SGE(0, verbs.GRHLen+n)}},
 	}
+	p.Address(&x.wr)
+	return x
 }
 
-// round posts the request and polls both ends until it is complete. It reports
-// false when that does not come about.
+// round posts the request and polls both ends until it is complete, at both if
+// the other has a completion too. It reports false when that does not come about.
 func (x *pingPong) round() bool {
+	left := 1
 	if x.wr.Opcode == verbs.OpSend {
+		left = 2
 		if x.p.B.QP.PostRecv(&x.rr) != nil {
 			return false
 		}
@@ -40,9 +51,15 @@ func (x *pingPong) round() bool {
 		return false
 	}
 	for range 1_000_000 {
-		x.p.B.CQ.Poll(x.wcs[:])
-		if n := x.p.A.CQ.Poll(x.wcs[:]); n != 0 {
-			return x.wcs[0].Status == verbs.WCSuccess
+		for _, cq := range [2]*verbs.CQ{x.p.B.CQ, x.p.A.CQ} {
+			if n := cq.Poll(x.wcs[:]); n != 0 {
+				if left -= n; x.wcs[0].Status != verbs.WCSuccess {
+					return false
+				}
+			}
+		}
+		if left == 0 {
+			return true
 		}
 	}
 	return false
@@ -54,20 +71,24 @@ func TestDatapathDoesNotAllocate(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		rig  rigOptions
+		typ  verbs.QPType
 		op   verbs.Opcode
 		n    int
 	}{
-		{"WRITE of 64 bytes", rigOptions{}, verbs.OpRDMAWrite, 64},
-		{"WRITE of 20 packets", rigOptions{}, verbs.OpRDMAWrite, 20 * 4096},
-		{"READ of 20 packets", rigOptions{}, verbs.OpRDMARead, 20 * 4096},
-		{"SEND", rigOptions{}, verbs.OpSend, 5000},
-		{"WRITE through another worker", rigOptions{queues: 2, crossed: true}, verbs.OpRDMAWrite, 10_000},
+		{"WRITE of 64 bytes", rigOptions{}, verbs.RC, verbs.OpRDMAWrite, 64},
+		{"WRITE of 20 packets", rigOptions{}, verbs.RC, verbs.OpRDMAWrite, 20 * 4096},
+		{"READ of 20 packets", rigOptions{}, verbs.RC, verbs.OpRDMARead, 20 * 4096},
+		{"SEND", rigOptions{}, verbs.RC, verbs.OpSend, 5000},
+		{"SEND of a UC", rigOptions{}, verbs.UC, verbs.OpSend, 5000},
+		{"WRITE of a UC", rigOptions{}, verbs.UC, verbs.OpRDMAWrite, 10_000},
+		{"datagram", rigOptions{}, verbs.UD, verbs.OpSend, 4096},
+		{"WRITE through another worker", rigOptions{queues: 2, crossed: true}, verbs.RC, verbs.OpRDMAWrite, 10_000},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if raceEnabled {
 				t.Skip("the race detector allocates")
 			}
-			x := newPingPong(newRig(t, tt.rig), tt.op, tt.n)
+			x := newPingPong(newRig(t, tt.rig), tt.typ, tt.op, tt.n)
 			ok := true
 			allocs := testing.AllocsPerRun(2000, func() { ok = ok && x.round() })
 			if !ok {
@@ -80,14 +101,15 @@ func TestDatapathDoesNotAllocate(t *testing.T) {
 	}
 }
 
-func BenchmarkMemoryWrite64(b *testing.B) { benchmarkMemory(b, verbs.OpRDMAWrite, 64) }
-func BenchmarkMemoryWrite4K(b *testing.B) { benchmarkMemory(b, verbs.OpRDMAWrite, 4096) }
-func BenchmarkMemoryRead4K(b *testing.B)  { benchmarkMemory(b, verbs.OpRDMARead, 4096) }
+func BenchmarkMemoryWrite64(b *testing.B)    { benchmarkMemory(b, verbs.RC, verbs.OpRDMAWrite, 64) }
+func BenchmarkMemoryWrite4K(b *testing.B)    { benchmarkMemory(b, verbs.RC, verbs.OpRDMAWrite, 4096) }
+func BenchmarkMemoryRead4K(b *testing.B)     { benchmarkMemory(b, verbs.RC, verbs.OpRDMARead, 4096) }
+func BenchmarkMemoryDatagram64(b *testing.B) { benchmarkMemory(b, verbs.UD, verbs.OpSend, 64) }
 
 // benchmarkMemory measures all of a request and its acknowledgement but the
 // kernel, at both ends.
-func benchmarkMemory(b *testing.B, op verbs.Opcode, n int) {
-	x := newPingPong(newRig(b, rigOptions{}), op, n)
+func benchmarkMemory(b *testing.B, typ verbs.QPType, op verbs.Opcode, n int) {
+	x := newPingPong(newRig(b, rigOptions{}), typ, op, n)
 	b.SetBytes(int64(n))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -36,11 +36,14 @@ type Device struct {
 	umem    *xsk.UMEM
 	workers []*worker
 	table   qpTable
-	mem     *memory.Table
-	steer   steering
-	routes  resolver
-	mode    string
-	zero    bool // zero-copy
+
+	addresses ahTable
+
+	mem    *memory.Table
+	steer  steering
+	routes resolver
+	mode   string
+	zero   bool // zero-copy
 
 	linger     time.Duration
 	yieldEvery uint32
@@ -49,6 +52,7 @@ type Device struct {
 	events     chan verbs.ProviderEvent
 	eventsLost atomic.Uint64
 	unlocked   atomic.Uint64 // bytes of buffers that could not be locked
+	privileged func() bool   // whether the caller may use privileged Q_Keys
 
 	background sync.WaitGroup
 	closed     atomic.Bool
@@ -70,6 +74,8 @@ type Device struct {
 	cqs       map[*cq]struct{}
 	qps       map[*qp]struct{}
 	buffers   map[uint64][]byte
+	handles   map[uint32]*handleRoute
+	lastAH    uint32
 	connected int
 }
 
@@ -132,7 +138,9 @@ func newDevice(c config) *Device {
 		cqs:     map[*cq]struct{}{},
 		qps:     map[*qp]struct{}{},
 		buffers: map[uint64][]byte{},
+		handles: map[uint32]*handleRoute{},
 	}
+	d.privileged = netRaw
 	d.linger = linger
 	d.yieldEvery, d.osYield = yieldPolicy()
 	d.workers = make([]*worker, len(c.ports))
@@ -192,6 +200,7 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 		MaxCQ:          maxCQ,
 		MaxCQE:         ibv.MaxCQE,
 		MaxMR:          maxMR,
+		MaxAH:          maxAH,
 		MaxPD:          maxPD,
 		MaxQPRDAtom:    ibv.MaxRDAtomic,
 		MaxQPInitRDAtm: ibv.MaxRDAtomic,

@@ -31,6 +31,8 @@ var (
 	ErrInvalid = verbs.ErrInvalid
 	// ErrBusy: the object is in use by others.
 	ErrBusy = verbs.ErrBusy
+	// ErrPermission: the process lacks the capability for it.
+	ErrPermission = verbs.ErrPermission
 	// ErrClosed: the device was closed.
 	ErrClosed = verbs.ErrClosed
 )

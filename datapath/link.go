@@ -58,19 +58,31 @@ func (d *Device) setLink(now linkInfo) {
 		d.countLinkDown()
 	}
 	if now.mac != was.mac {
-		d.rebuildPaths(func(q *qp) bool {
-			if q.route.local {
-				q.route.fields.DstMAC = now.mac
+		d.rebuildPaths(func(r *route) bool {
+			if r.local {
+				r.fields.DstMAC = now.mac
 			}
-			q.route.fields.SrcMAC = now.mac
+			r.fields.SrcMAC = now.mac
 			return true
 		})
 	}
 	if now.mtu != was.mtu {
 		d.setWindows()
+		d.setPortMTUs()
 	}
 	if now.running && !was.running {
 		d.retryAll()
+	}
+}
+
+// setPortMTUs tells queue pairs the longest datagram that the link carries now.
+func (d *Device) setPortMTUs() {
+	d.mu.Lock()
+	list, mtu := slices.Collect(maps.Keys(d.qps)), d.activeMTU().Bytes()
+	d.mu.Unlock()
+	for _, q := range list {
+		// An error says that the device is closed.
+		_ = q.w.control(func() { q.t.SetPortMTU(mtu) })
 	}
 }
 

@@ -30,8 +30,8 @@ func (d *Device) AllocPD() (uint32, error) {
 	return d.lastPD, nil
 }
 
-// DeallocPD frees a protection domain. It is ErrBusy while it has regions or
-// queue pairs.
+// DeallocPD frees a protection domain. It is ErrBusy while it has regions, queue
+// pairs or address handles.
 func (d *Device) DeallocPD(pd uint32) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -42,7 +42,7 @@ func (d *Device) DeallocPD(pd uint32) error {
 	case !ok:
 		return fmt.Errorf("%w: no protection domain %d", ErrInvalid, pd)
 	case n != 0:
-		return fmt.Errorf("%w: %d regions and queue pairs are in protection domain %d: destroy them first", ErrBusy, n, pd)
+		return fmt.Errorf("%w: %d regions, queue pairs and address handles are in protection domain %d: destroy them first", ErrBusy, n, pd)
 	}
 	delete(d.pds, pd)
 	return nil

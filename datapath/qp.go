@@ -23,6 +23,8 @@ type qp struct {
 	num uint32
 	cfg transport.Config
 
+	datagram bool // its packets go by address handles
+
 	posted     atomic.Bool // in the worker's posted list, or about to be
 	failed     atomic.Bool // in ERR: receive requests are flushed as they are posted
 	nextPosted *qp
@@ -40,14 +42,16 @@ type qp struct {
 	// modify makes control calls on the queue pair follow one another.
 	modify    sync.Mutex
 	route     route // of the path, when there is one
-	connected bool  // counts for the window
+	connected bool  // counts for the window, which UC and UD do not have
 	destroyed bool
 }
 
 // CreateQP makes a queue pair and gives it to the worker that has fewest.
 func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) {
-	if attr.Type != ibv.QPTypeRC {
-		return nil, fmt.Errorf("%w: queue pairs of type %v: only RC", ErrUnsupported, attr.Type)
+	switch attr.Type {
+	case ibv.QPTypeRC, ibv.QPTypeUC, ibv.QPTypeUD:
+	default:
+		return nil, fmt.Errorf("%w: queue pairs of type %v: RC, UC and UD are there", ErrUnsupported, attr.Type)
 	}
 	send, ok1 := attr.SendCQ.(*cq)
 	recv, ok2 := attr.RecvCQ.(*cq)
@@ -73,7 +77,7 @@ func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) 
 	if err := d.enterPD(attr.PD); err != nil {
 		return nil, err
 	}
-	q := &qp{dev: d, timerPos: noTimer}
+	q := &qp{dev: d, timerPos: noTimer, datagram: attr.Type == ibv.QPTypeUD}
 	q.cfg = transport.Config{
 		Type: attr.Type, PD: memory.PD(attr.PD), Cap: c, SigAll: attr.SigAll, Context: attr.Context,
 		SendCQ: send.t, RecvCQ: recv.t, SQ: sq, RQ: rq, Owner: q,
@@ -102,6 +106,7 @@ func (d *Device) admit(q *qp, send, recv *cq) error {
 	w := slices.MinFunc(d.workers, func(a, b *worker) int { return a.qps - b.qps })
 	q.num, q.cfg.QPN, q.w = num, num, w
 	q.t = transport.NewQP(w.env, q.cfg)
+	q.t.SetPortMTU(d.activeMTU().Bytes())
 	if err := w.control(func() { w.active.reserve(w.qps + 1); w.timers.reserve(w.qps + 1) }); err != nil {
 		return err
 	}
@@ -170,6 +175,9 @@ func (q *qp) Modify(attr *ibv.QPAttr, mask ibv.AttrMask) error {
 	if q.destroyed {
 		return ErrClosed
 	}
+	if err := q.dev.checkQKey(attr, mask); err != nil {
+		return err
+	}
 	if mask&ibv.QPAttrPathMTU != 0 {
 		if err := q.dev.checkMTU(attr.PathMTU); err != nil {
 			return err
@@ -210,7 +218,7 @@ func (q *qp) Modify(attr *ibv.QPAttr, mask ibv.AttrMask) error {
 		q.dev.setRoute(q, r)
 	}
 	if mask&ibv.QPAttrState != 0 {
-		q.dev.setConnected(q, attr.State >= ibv.QPStateRTR && attr.State <= ibv.QPStateSQD)
+		q.dev.setConnected(q, q.cfg.Type == ibv.QPTypeRC && attr.State >= ibv.QPStateRTR && attr.State <= ibv.QPStateSQD)
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ type nextHop struct {
 	mac  [6]byte
 }
 
-// route is the way of a queue pair's packets. It is kept so that the headers can
+// route is the way of the packets of a queue pair or an address handle. It is kept so that the headers can
 // be made again when a link-layer address changes.
 type route struct {
 	set    bool
@@ -24,11 +24,9 @@ type route struct {
 	fields wire.PathFields
 }
 
-// findRoute finds the way to the peer of an address vector, and the own address
-// that it names.
-func (q *qp) findRoute(attr *ibv.QPAttr, mask ibv.AttrMask) (self ibv.GID, r route, err error) {
-	av := &attr.AV
-	d := q.dev
+// findRoute finds the way to the peer of an address vector, all but the source
+// port, and the own address that it names.
+func (d *Device) findRoute(av *ibv.AddressVector) (self ibv.GID, r route, err error) {
 	dst := addrOf(av.DGID)
 	d.mu.Lock()
 	src, ok := d.gids.at(av.SGIDIndex)
@@ -49,6 +47,17 @@ func (q *qp) findRoute(attr *ibv.QPAttr, mask ibv.AttrMask) (self ibv.GID, r rou
 			return self, r, err
 		}
 	}
+	return gidOf(src), route{set: true, local: own, hop: hop.addr, fields: wire.PathFields{
+		DstMAC: hop.mac, SrcMAC: link.mac, SrcGID: gidOf(src), DstGID: av.DGID,
+		TOS: av.TrafficClass, TTL: av.HopLimit, FlowLabel: av.FlowLabel & 0xFFFFF,
+	}}, nil
+}
+
+// findRoute finds the way of a connection.
+func (q *qp) findRoute(attr *ibv.QPAttr, mask ibv.AttrMask) (self ibv.GID, r route, err error) {
+	if self, r, err = q.dev.findRoute(&attr.AV); err != nil {
+		return self, r, err
+	}
 	remote := attr.DestQPN
 	if mask&ibv.QPAttrDestQPN == 0 {
 		now, err := q.Query()
@@ -57,16 +66,12 @@ func (q *qp) findRoute(attr *ibv.QPAttr, mask ibv.AttrMask) (self ibv.GID, r rou
 		}
 		remote = now.DestQPN
 	}
-	label := av.FlowLabel & 0xFFFFF
-	r = route{set: true, local: own, hop: hop.addr, fields: wire.PathFields{
-		DstMAC: hop.mac, SrcMAC: link.mac, SrcGID: gidOf(src), DstGID: av.DGID,
-		TOS: av.TrafficClass, TTL: av.HopLimit, FlowLabel: label,
-	}}
+	label := r.fields.FlowLabel
 	if label == 0 {
 		label = wire.FlowLabelFromQPNs(q.num, remote&0xFFFFFF)
 	}
 	r.fields.UDPSrcPort = wire.FlowLabelToPort(label)
-	return gidOf(src), r, nil
+	return self, r, nil
 }
 
 // describe lists the table for an error.
@@ -90,17 +95,18 @@ func (d *Device) setRoute(q *qp, r route) {
 	d.mu.Unlock()
 }
 
-// rebuildPaths lets change alter the routes of queue pairs and makes the headers
-// of those for which it returns true again.
-func (d *Device) rebuildPaths(change func(q *qp) bool) {
+// rebuildPaths lets change alter the routes of queue pairs and address handles
+// and makes the headers of those for which it returns true again.
+func (d *Device) rebuildPaths(change func(r *route) bool) {
 	type update struct {
 		q    *qp
 		path wire.Path
 	}
 	var updates []update
 	d.mu.Lock()
+	d.changeHandles(change)
 	for q := range d.qps {
-		if !q.route.set || !change(q) {
+		if !q.route.set || !change(&q.route) {
 			continue
 		}
 		u := update{q: q}
@@ -118,11 +124,11 @@ func (d *Device) rebuildPaths(change func(q *qp) bool) {
 
 // neighbourChanged takes notice of the link-layer address of a next hop.
 func (d *Device) neighbourChanged(addr netip.Addr, mac [6]byte) {
-	d.rebuildPaths(func(q *qp) bool {
-		if q.route.local || q.route.hop != addr || q.route.fields.DstMAC == mac {
+	d.rebuildPaths(func(r *route) bool {
+		if r.local || r.hop != addr || r.fields.DstMAC == mac {
 			return false
 		}
-		q.route.fields.DstMAC = mac
+		r.fields.DstMAC = mac
 		return true
 	})
 }

@@ -102,10 +102,18 @@ func (w *worker) layOut(now mono.Time, q *qp, responses bool) (n int) {
 			continue
 		}
 		n++
-		if !fault && !w.frameOut(q, in) {
-			// What comes after it does not make sense without it.
+		if fault {
+			continue
+		}
+		// What comes after a packet that fails does not make sense without it.
+		if to := w.dev.wayOf(q, in); to.path == nil {
+			fault = true
+			q.t.AddressFault(now, in)
+		} else if !w.frameOut(q, in, to) {
 			fault = true
 			q.t.PayloadFault(now, in)
+		}
+		if fault {
 			w.activate(q)
 		}
 	}
@@ -114,13 +122,17 @@ func (w *worker) layOut(now mono.Time, q *qp, responses bool) (n int) {
 
 // frameOut writes one frame into a slot and queues it for the port, or for this
 // device. It reports false when the payload cannot be read.
-func (w *worker) frameOut(q *qp, in *transport.Intent) bool {
+func (w *worker) frameOut(q *qp, in *transport.Intent, to way) bool {
+	path := to.path
 	pad := -in.Len & 3
 	ibLen := in.HdrLen + in.Len + pad + wire.ICRCLen
 	addr := w.tx.get()
-	size := q.path.Len() + ibLen
+	size := path.Len() + ibLen
 	buf := w.mem[addr : addr+w.tx.slotSize : addr+w.tx.slotSize]
-	n := q.path.Put(buf, ibLen, 0)
+	n := path.Put(buf, ibLen, 0)
+	if to.srcPort != 0 {
+		wire.UDPAt(buf[n-wire.UDPLen:]).SetSrcPort(to.srcPort)
+	}
 	n += copy(buf[n:], in.Hdr[:in.HdrLen])
 	if in.Len != 0 {
 		if !w.batch.Gather(in, buf[n:n+in.Len]) {
@@ -133,11 +145,11 @@ func (w *worker) frameOut(q *qp, in *transport.Intent) bool {
 			n++
 		}
 	}
-	wire.PutICRC(buf[:size], q.path.L3())
+	wire.PutICRC(buf[:size], path.L3())
 	if in.Info.Opcode == wire.RC|wire.Flush {
-		q.flush.reICRC(buf[:size], q.path.Len())
+		q.flush.reICRC(buf[:size], path.Len())
 	}
-	if q.local {
+	if to.local {
 		w.tx.use(addr, 1)
 		w.loop = append(w.loop, xsk.Desc{Addr: addr, Len: uint32(size)})
 		w.count(ctrLoopback)

@@ -16,6 +16,7 @@ type DeviceAttr struct {
 	MaxCQ          int
 	MaxCQE         int
 	MaxMR          int
+	MaxAH          int
 	MaxPD          int
 	MaxQPRDAtom    int // READs and atomics that a queue pair accepts as responder
 	MaxQPInitRDAtm int // and has outstanding as requester

@@ -16,6 +16,14 @@
 //	n := cq.Poll(wcs[:])
 //	n, err = cq.Wait(ctx, wcs[:])
 //
+// Datagrams go from one UD queue pair to any other, by an address handle for each
+// peer and with its Q_Key; a received one begins with GRHLen bytes that say where
+// it came from:
+//
+//	ah, err := pd.CreateAH(&verbs.AddressVector{DGID: peer})
+//	err = qp.PostSend(&verbs.SendWR{Opcode: verbs.OpSend, AH: ah, RemoteQPN: n, RemoteQKey: key, ...})
+//	back, err := pd.CreateAHFromWC(&wc, buf)
+//
 // All methods are safe for concurrent use. Posting and polling allocate
 // nothing. A program that polls drives the device in its own goroutine; a
 // program that waits, or that does neither for a while, is served by the

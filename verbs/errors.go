@@ -19,6 +19,8 @@ var (
 	ErrClosed = errors.New("closed")
 	// ErrCorrupted: the other side of a shared queue wrote an impossible index.
 	ErrCorrupted = errors.New("queue corrupted by its other side")
+	// ErrPermission: the caller lacks the privilege for it.
+	ErrPermission = errors.New("not permitted")
 	// ErrOverflow: the completion queue was too small and completions were lost.
 	ErrOverflow = errors.New("completion queue overflowed")
 )

@@ -24,13 +24,15 @@ type fakeDevice struct {
 	closed  bool
 	events  chan verbs.ProviderEvent
 	gids    []verbs.GIDEntry
+	ahs     map[uint32]ibv.AddressVector
+	lastAH  uint32
 
 	lazy bool // complete in Progress only, not at the doorbell
 }
 
 func newFake(t *testing.T) (*fakeDevice, *verbs.Context) {
 	t.Helper()
-	f := &fakeDevice{regions: map[uint64][]byte{}, events: make(chan verbs.ProviderEvent, 4)}
+	f := &fakeDevice{regions: map[uint64][]byte{}, ahs: map[uint32]ibv.AddressVector{}, events: make(chan verbs.ProviderEvent, 4)}
 	ctx := verbs.NewContext(f)
 	t.Cleanup(func() {
 		if err := ctx.Close(); err != nil {
@@ -63,6 +65,14 @@ func (f *fakeDevice) RegisterMemory(pd uint32, b []byte, _ ibv.Access) (verbs.Pr
 	f.regions[uint64(f.keys)] = b
 	return verbs.ProviderMR{Handle: uint64(f.keys), Addr: uint64(f.keys) << 32, LKey: f.keys, RKey: f.keys}, nil
 }
+
+func (f *fakeDevice) CreateAH(_ uint32, av *ibv.AddressVector) (uint32, error) {
+	f.lastAH++
+	f.ahs[f.lastAH] = *av
+	return f.lastAH, nil
+}
+
+func (f *fakeDevice) DestroyAH(ah uint32) error { delete(f.ahs, ah); return nil }
 
 func (f *fakeDevice) NextEvent(ctx context.Context) (verbs.ProviderEvent, error) {
 	select {
@@ -210,11 +220,16 @@ type rig struct {
 
 func newRig(t *testing.T, state verbs.QPState, c verbs.QPCap) *rig {
 	t.Helper()
+	return newRigOf(t, verbs.RC, state, c)
+}
+
+func newRigOf(t *testing.T, typ verbs.QPType, state verbs.QPState, c verbs.QPCap) *rig {
+	t.Helper()
 	f, ctx := newFake(t)
 	r := &rig{f: f, c: ctx}
 	r.pd = must(ctx.AllocPD())(t)
 	r.cq = must(ctx.CreateCQ(1024))(t)
-	r.qp = must(r.pd.CreateQP(&verbs.QPInitAttr{Type: verbs.RC, SendCQ: r.cq, RecvCQ: r.cq, Cap: c}))(t)
+	r.qp = must(r.pd.CreateQP(&verbs.QPInitAttr{Type: typ, SendCQ: r.cq, RecvCQ: r.cq, Cap: c}))(t)
 	if state != verbs.QPStateReset {
 		if err := r.qp.Modify(&verbs.QPAttr{State: state}, verbs.AttrState); err != nil {
 			t.Fatal(err)

@@ -13,10 +13,13 @@ type PD struct {
 	ctx    *Context
 	handle uint32
 
+	making sync.RWMutex // held by CreateAH for reading, before mu
+
 	mu   sync.RWMutex
 	gone bool
 	qps  int
 	mrs  map[uint32]*MR // by lkey
+	ahs  map[*AH]struct{}
 }
 
 // Context is the device of the protection domain.
@@ -52,17 +55,19 @@ func (pd *PD) RegisterMemory(b []byte, access Access) (*MR, error) {
 	return mr, nil
 }
 
-// Dealloc frees the domain. It is ErrBusy while it has queue pairs or regions.
+// Dealloc frees the domain. It is ErrBusy while it has queue pairs, regions or
+// address handles.
 func (pd *PD) Dealloc() error {
+	pd.making.Lock()
+	defer pd.making.Unlock()
 	pd.mu.Lock()
 	if pd.gone {
 		pd.mu.Unlock()
 		return nil
 	}
-	if pd.qps > 0 || len(pd.mrs) > 0 {
-		n, m := pd.qps, len(pd.mrs)
+	if n, m, h := pd.qps, len(pd.mrs), len(pd.ahs); n+m+h > 0 {
 		pd.mu.Unlock()
-		return opErr("deallocate", pd.name(), fmt.Errorf("%w: %d queue pairs and %d memory regions: destroy them first", ErrBusy, n, m))
+		return opErr("deallocate", pd.name(), fmt.Errorf("%w: %d queue pairs, %d memory regions and %d address handles: destroy them first", ErrBusy, n, m, h))
 	}
 	pd.gone = true
 	pd.mu.Unlock()
@@ -78,8 +83,12 @@ func (pd *PD) destroyAll() error {
 	for _, mr := range pd.mrs {
 		mrs = append(mrs, mr)
 	}
+	ahs := keys(pd.ahs)
 	pd.mu.RUnlock()
 	var errs []error
+	for _, ah := range ahs {
+		errs = append(errs, ah.Destroy())
+	}
 	for _, mr := range mrs {
 		errs = append(errs, mr.Deregister())
 	}

@@ -105,6 +105,9 @@ func (q *QP) putSend(wr *SendWR, i int) error {
 		Imm: wr.Imm, RemoteAddr: wr.RemoteAddr, RKey: wr.RKey, Length: uint32(n),
 		CompareAdd: wr.CompareAdd, Swap: wr.Swap,
 	}
+	if wr.AH != nil {
+		w.AH, w.RemoteQPN, w.RemoteQKey = wr.AH.handle, wr.RemoteQPN, wr.RemoteQKey
+	}
 	switch wr.Opcode {
 	case OpSendWithInv:
 		w.Imm = wr.InvalidateKey
@@ -172,8 +175,35 @@ func (q *QP) checkSend(wr *SendWR) (uint64, error) {
 	if wr.Flags&SendInline != 0 && n > uint64(q.cap.MaxInline) {
 		return 0, invalid("%d bytes of inline data: the queue pair takes %d (MaxInline)", n, q.cap.MaxInline)
 	}
-	return n, q.checkOpcode(wr, n)
+	if err := q.checkOpcode(wr, n); err != nil {
+		return 0, err
+	}
+	return n, q.checkAddress(wr)
 }
+
+// checkAddress checks where a datagram goes, and that nothing else has an
+// address of its own.
+func (q *QP) checkAddress(wr *SendWR) error {
+	if q.typ != UD {
+		if wr.AH != nil {
+			return invalid("an address handle: a queue pair of type %s sends to its peer only", q.typ)
+		}
+		return nil
+	}
+	switch {
+	case wr.AH == nil:
+		return invalid("no address handle: a datagram needs AH, RemoteQPN and RemoteQKey")
+	case wr.AH.pd != q.pd:
+		return invalid("the address handle is of another protection domain")
+	case wr.AH.gone.Load():
+		return fmt.Errorf("%w: the address handle was destroyed", ErrClosed)
+	case wr.RemoteQPN == 0 || wr.RemoteQPN >= multicastQPN:
+		return invalid("RemoteQPN is %#x: 0x1 to 0xfffffe are possible", wr.RemoteQPN)
+	}
+	return nil
+}
+
+const multicastQPN = 0xFFFFFF
 
 // checkOpcode holds the table of operations by transport service (IBTA vol. 1,
 // table 35) and their fixed lengths.

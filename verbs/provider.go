@@ -27,6 +27,12 @@ type Provider interface {
 	DeregisterMemory(mr ProviderMR) error
 	CreateCQ(entries int) (ProviderCQ, error)
 	CreateQP(attr *ProviderQPInit) (ProviderQP, error)
+	// CreateAH finds the way to a peer and returns the handle that send work
+	// queue entries name it by; it is not 0.
+	CreateAH(pd uint32, av *ibv.AddressVector) (uint32, error)
+	// DestroyAH returns when no datagram leaves by the handle any more. Entries that
+	// still name it fail, and do not reach a peer whose handle comes after it.
+	DestroyAH(ah uint32) error
 	// Progress drives the device once in the caller's goroutine and reports
 	// whether anything was done.
 	Progress() bool

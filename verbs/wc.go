@@ -10,7 +10,7 @@ type WC struct {
 	Opcode    WCOpcode
 	Flags     WCFlags
 	PKeyIndex uint16
-	ByteLen   uint32 // bytes received or read
+	ByteLen   uint32 // bytes received or read; with WCGRH, GRHLen bytes more than the payload
 	Imm       uint32 // with WCWithImm: immediate data; with WCWithInv: the invalidated key
 	QPNum     uint32 // of the local queue pair
 	SrcQP     uint32 // UD: of the sender
@@ -42,9 +42,9 @@ func (w *WC) Err() error {
 func statusHelp(s WCStatus) string {
 	switch s {
 	case WCLocalLength:
-		return "the message is longer than the buffer or than the queue pair allows"
+		return "the message is longer than the buffer, than the queue pair allows, or, as a datagram, than the port's active MTU"
 	case WCLocalQPOperation:
-		return "the work request does not fit the queue pair: check opcode, lengths and capacities"
+		return "the work request does not fit the queue pair: check opcode, lengths, capacities and address handle"
 	case WCLocalProtection:
 		return "a scatter/gather entry lies outside its memory region, has a wrong lkey, another protection domain, or no LOCAL_WRITE"
 	case WCFlushed:

@@ -35,10 +35,17 @@ type SendWR struct {
 	FlushPlacement FlushPlacement
 	FlushLevel     FlushLevel
 	FlushLength    uint32
+
+	// UD only: the way to the peer, its queue pair number (24 bits), and its Q_Key.
+	// With bit 31 set in RemoteQKey the queue pair's own Q_Key is sent instead (IBTA
+	// vol. 1, 10.2.5). A datagram is no longer than the port's active MTU.
+	AH         *AH
+	RemoteQPN  uint32
+	RemoteQKey uint32
 }
 
 // RecvWR is a receive work request (ibv_recv_wr).
 type RecvWR struct {
 	WRID   uint64
-	SGList []SGE // where the message goes
+	SGList []SGE // where the message goes; a datagram's after GRHLen bytes of its own
 }

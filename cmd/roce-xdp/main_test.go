@@ -86,6 +86,9 @@ func TestHelp(t *testing.T) {
 			`-p, --port`, `-d, --device`, `-g, --gid-idx`, `-m, --mtu`, `-r, --rx-depth`, `-n, --iters`,
 			`-s, --size`, `-l, --sl`, `-e, --events`, `-c, --chk`, `ibv_rc_pingpong -d rxe0 -g 1`,
 		}},
+		{line: "pingpong uc --help", stdout: []string{`-m, --mtu`, `ibv_uc_pingpong -d rxe0 -g 1`, `not sent again`, `-s, --size int .*default 4096`}},
+		// Datagrams have no path MTU of their own.
+		{line: "pingpong ud --help", stdout: []string{`ibv_ud_pingpong -d rxe0 -g 1`, `-s, --size int .*default 1024`}, absent: `--mtu`},
 		{line: "completion bash", stdout: []string{`__start_roce-xdp`}},
 	})
 }
@@ -108,7 +111,10 @@ func TestMisuse(t *testing.T) {
 		{line: "perf write-lat -s 0", code: 2, stderr: []string{`\(-s\) is 0: 1 to`}},
 		{line: "perf write-bw one two", code: 2, stderr: []string{`2 arguments: the server`}},
 		{line: "perf write-bw -F -n 2", code: 2, stderr: []string{`iterations`}}, // -F is taken
-		{line: "pingpong ud", code: 2, stderr: []string{`no transport service "ud": rc is there`}},
+		{line: "pingpong xrc", code: 2, stderr: []string{`no transport service "xrc": rc, uc and ud are there`}},
+		{line: "pingpong uc -m 9000", code: 2, stderr: []string{`mtu \(-m\) is 9000`}},
+		{line: "pingpong ud -m 1024", code: 2, stderr: []string{`unknown shorthand flag: 'm' in -m`, `^See 'roce-xdp pingpong ud --help'\.$`}},
+		{line: "pingpong ud -s 0", code: 2, stderr: []string{`size \(-s\) is 0`}},
 		{line: "pingpong rc -m 9000", code: 2, stderr: []string{`mtu \(-m\) is 9000`}},
 	})
 }
@@ -117,6 +123,7 @@ func TestMisuse(t *testing.T) {
 func TestFailures(t *testing.T) {
 	runAll(t, []command{
 		{line: "perf write-bw -d nosuch0", code: 1, stderr: []string{`\Aroce-xdp: .*nosuch0.*\n\z`}},
+		{line: "pingpong ud -d nosuch0", code: 1, stderr: []string{`\Aroce-xdp: .*nosuch0.*\n\z`}},
 		{line: "pingpong rc -d nosuch0", code: 1, stderr: []string{`\Aroce-xdp: .*nosuch0.*\n\z`}},
 		{line: "perf write-bw -p 1 127.0.0.1", code: 1, stderr: []string{`^roce-xdp: connect to 127.0.0.1:1: .*start the server first`}},
 		{line: "pingpong rc -p 1 127.0.0.1", code: 1, stderr: []string{`couldn't connect to 127.0.0.1:1.*start the server first`}},

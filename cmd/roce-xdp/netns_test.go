@@ -84,6 +84,8 @@ func TestNetnsTwoProcesses(t *testing.T) {
 		{"perf write-bw", "perf write-bw -n 50 " + server, "65536      50 "},
 		{"perf send-lat -d eth0", "perf send-lat -d eth0 -n 50 -s 64 -I 64 " + server, "64         49 "},
 		{"pingpong rc -n 50", "pingpong rc -n 50 " + server, "50 iters in "},
+		{"pingpong uc -n 50 -s 9000", "pingpong uc -n 50 -s 9000 " + server, "900000 bytes in "},
+		{"pingpong ud -n 50 -c", "pingpong ud -n 50 -c " + server, "102400 bytes in "},
 		{"pingpong rc -n 50 -e -s 9000 -m 4096", "pingpong rc -n 50 -e -s 9000 -m 4096 " + server, "900000 bytes in "},
 	}
 	for _, tt := range tests {

@@ -7,38 +7,58 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/roce-xdp/roce-xdp/internal/pingpong"
+	"github.com/roce-xdp/roce-xdp/verbs"
 )
+
+// pingpongs are the transport services with a C program of their own.
+var pingpongs = []struct {
+	name    string
+	service verbs.QPType
+	what    string
+	same    string // options that both ends must be given alike
+}{
+	{"rc", verbs.RC, "a reliable connection", "-n, -s and -m"},
+	{"uc", verbs.UC, "an unreliable connection", "-n, -s and -m"},
+	{"ud", verbs.UD, "unreliable datagrams", "-n and -s"},
+}
 
 func newPingpong() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pingpong",
-		Short: "Exchange messages with ibv_rc_pingpong, or with itself",
+		Short: "Exchange messages with ibv_rc_pingpong and its relatives, or with itself",
 		Example: `  sudo roce-xdp pingpong rc -d eth0              # the server
   sudo roce-xdp pingpong rc -d eth0 192.0.2.1    # the client`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return misuse(cmd, fmt.Errorf("no transport service %q: rc is there", args[0]))
+				return misuse(cmd, fmt.Errorf("no transport service %q: rc, uc and ud are there", args[0]))
 			}
 			return cmd.Help()
 		},
 	}
-	cmd.AddCommand(newPingpongRC())
+	for i := range pingpongs {
+		p := &pingpongs[i]
+		sub := newPingpongOver(p.name, p.service)
+		sub.Short = "Ping-pong over " + p.what
+		sub.Long = fmt.Sprintf(`%[1]s is one end of ibv_%[1]s_pingpong: same protocol, options and output. The other
+end may be that program on a host with an RDMA adapter or with Linux's rdma_rxe,
+started with -g and the index of its RoCE v2 GID. Both ends must be given the
+same %[2]s.`, p.name, p.same)
+		if p.service != verbs.RC {
+			sub.Long += " A message that is lost is not sent again: both ends then wait for\never, as the C programs do; end them with Ctrl-C."
+		}
+		sub.Example = fmt.Sprintf(`  sudo roce-xdp pingpong %[1]s -d eth0              # the server
+  ibv_%[1]s_pingpong -d rxe0 -g 1 192.0.2.1         # the client, elsewhere`, p.name)
+		cmd.AddCommand(sub)
+	}
 	return cmd
 }
 
-func newPingpongRC() *cobra.Command {
+func newPingpongOver(name string, service verbs.QPType) *cobra.Command {
 	var device deviceFlags
-	o := pingpong.Defaults()
+	o := pingpong.Defaults(service)
 	cmd := &cobra.Command{
-		Use:   "rc [flags] [SERVER]",
-		Short: "Ping-pong over a reliable connection",
-		Long: `rc is one end of ibv_rc_pingpong: same protocol, options and output. The other
-end may be that program on a host with an RDMA adapter or with Linux's rdma_rxe,
-started with -g and the index of its RoCE v2 GID. Both ends must be given the
-same -n, -s and -m.`,
-		Example: `  sudo roce-xdp pingpong rc -d eth0              # the server
-  ibv_rc_pingpong -d rxe0 -g 1 192.0.2.1         # the client, elsewhere`,
+		Use:  name + " [flags] [SERVER]",
 		Args: argsBetween(0, 1, "the server's host name or address is the only one"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			open, err := device.opener(cmd)
@@ -52,7 +72,7 @@ same -n, -s and -m.`,
 			o.Listening = func(port int) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "waiting for the client on TCP port %d\n", port)
 			}
-			_, err = pingpong.RC(cmd.Context(), o)
+			_, err = pingpong.Run(cmd.Context(), service, o)
 			if errors.Is(err, pingpong.ErrOptions) {
 				return misuse(cmd, err)
 			}
@@ -65,7 +85,9 @@ same -n, -s and -m.`,
 	f.IntVarP(&o.Port, "port", "p", o.Port, "TCP port on which the two ends meet")
 	f.IntVarP(&o.GIDIndex, "gid-idx", "g", o.GIDIndex, "index of the source GID (default: that of the TCP connection's address)")
 	f.IntVarP(&o.Size, "size", "s", o.Size, "bytes of each message")
-	f.IntVarP(&o.MTU, "mtu", "m", o.MTU, "path MTU")
+	if service != verbs.UD {
+		f.IntVarP(&o.MTU, "mtu", "m", o.MTU, "path MTU")
+	}
 	f.IntVarP(&o.RxDepth, "rx-depth", "r", o.RxDepth, "receives kept posted")
 	f.IntVarP(&o.Iters, "iters", "n", o.Iters, "messages each way")
 	f.IntVarP(&o.SL, "sl", "l", o.SL, "service level")

@@ -12,7 +12,7 @@ import (
 // ErrEndpoint reports an endpoint that no queue pair can be connected to.
 var ErrEndpoint = errors.New("peer's endpoint is not usable")
 
-// Endpoint is what one end of a reliable connection tells the other.
+// Endpoint is what one end tells the other.
 type Endpoint struct {
 	QPN  uint32     `json:"qpn"` // 24 bits
 	PSN  uint32     `json:"psn"` // first PSN that it sends, 24 bits

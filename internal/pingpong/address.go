@@ -10,7 +10,7 @@ import (
 )
 
 // ErrProtocol reports a peer that does not speak the protocol.
-var ErrProtocol = errors.New("the other end is not an rc pingpong program")
+var ErrProtocol = errors.New("the other end is not a pingpong program")
 
 // addressLen is the length of an address message: LID, QPN, PSN and GID in
 // hexadecimal with colons between, and a NUL.

@@ -93,25 +93,29 @@ func TestBufferContents(t *testing.T) {
 
 func TestOptionsCheck(t *testing.T) {
 	tests := []struct {
-		name   string
-		change func(*Options)
-		want   string // empty: accepted
+		name    string
+		service verbs.QPType
+		change  func(*Options)
+		want    string // empty: accepted
 	}{
-		{"defaults", func(*Options) {}, ""},
-		{"one byte", func(o *Options) { o.Size = 1 }, ""},
-		{"no byte", func(o *Options) { o.Size = 0 }, "(-s) is 0"},
-		{"largest MTU", func(o *Options) { o.MTU = 4096 }, ""},
-		{"link MTU", func(o *Options) { o.MTU = 1500 }, "(-m) is 1500"},
-		{"no receives", func(o *Options) { o.RxDepth = 0 }, "(-r)"},
-		{"no messages", func(o *Options) { o.Iters = 0 }, "(-n)"},
-		{"service level 8", func(o *Options) { o.SL = 8 }, "(-l)"},
-		{"port", func(o *Options) { o.Port = 65536 }, "(-p)"},
+		{"defaults", verbs.RC, func(*Options) {}, ""},
+		{"defaults of UC", verbs.UC, func(*Options) {}, ""},
+		{"defaults of UD", verbs.UD, func(*Options) {}, ""},
+		{"another service", verbs.QPType(1), func(*Options) {}, "GSI"},
+		{"one byte", verbs.RC, func(o *Options) { o.Size = 1 }, ""},
+		{"no byte", verbs.RC, func(o *Options) { o.Size = 0 }, "(-s) is 0"},
+		{"largest MTU", verbs.RC, func(o *Options) { o.MTU = 4096 }, ""},
+		{"link MTU", verbs.UC, func(o *Options) { o.MTU = 1500 }, "(-m) is 1500"},
+		{"no receives", verbs.RC, func(o *Options) { o.RxDepth = 0 }, "(-r)"},
+		{"no messages", verbs.UD, func(o *Options) { o.Iters = 0 }, "(-n)"},
+		{"service level 8", verbs.RC, func(o *Options) { o.SL = 8 }, "(-l)"},
+		{"port", verbs.RC, func(o *Options) { o.Port = 65536 }, "(-p)"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			o := Defaults()
+			o := Defaults(tt.service)
 			tt.change(&o)
-			err := o.check()
+			err := o.check(tt.service)
 			if tt.want == "" && err != nil {
 				t.Fatal(err)
 			}

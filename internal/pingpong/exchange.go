@@ -16,24 +16,24 @@ const (
 )
 
 // lingering is how long a side goes on answering after its last message: the
-// acknowledgement of it may have to be sent again.
+// acknowledgement of it, if there are any, may have to be sent again.
 const lingering = 2 * time.Millisecond
 
 // exchange sends and receives all messages. A side sends again when its last
-// message has been acknowledged and one has arrived.
-func (r *rc) exchange(ctx context.Context) error {
+// message has completed and one has arrived.
+func (s *side) exchange(ctx context.Context) error {
 	var sent, received int
-	posted := r.RxDepth // receives outstanding
+	posted := s.RxDepth // receives outstanding
 	pending := recvID   // what has to happen before the next message
-	if r.Server != "" {
-		if err := r.post(); err != nil {
+	if s.Server != "" {
+		if err := s.post(); err != nil {
 			return err
 		}
 		pending = recvID | sendID
 	}
 	var wcs [2]verbs.WC
-	for sent < r.Iters || received < r.Iters {
-		n, err := r.completions(ctx, wcs[:])
+	for sent < s.Iters || received < s.Iters {
+		n, err := s.completions(ctx, wcs[:])
 		if err != nil {
 			return err
 		}
@@ -48,15 +48,15 @@ func (r *rc) exchange(ctx context.Context) error {
 			default:
 				received++
 				if posted--; posted <= 1 {
-					if err := r.postReceives(r.RxDepth - posted); err != nil {
+					if err := s.postReceives(s.RxDepth - posted); err != nil {
 						return err
 					}
-					posted = r.RxDepth
+					posted = s.RxDepth
 				}
 			}
 			pending &^= int(wc.WRID)
-			if sent < r.Iters && pending == 0 {
-				if err := r.post(); err != nil {
+			if sent < s.Iters && pending == 0 {
+				if err := s.post(); err != nil {
 					return err
 				}
 				pending = recvID | sendID
@@ -67,12 +67,12 @@ func (r *rc) exchange(ctx context.Context) error {
 }
 
 // completions waits for at least one completion, asleep or polling.
-func (r *rc) completions(ctx context.Context, wcs []verbs.WC) (int, error) {
-	if r.Events {
-		return r.cq.Wait(ctx, wcs)
+func (s *side) completions(ctx context.Context, wcs []verbs.WC) (int, error) {
+	if s.Events {
+		return s.cq.Wait(ctx, wcs)
 	}
 	for empty := 1; ; empty++ {
-		if n := r.cq.Poll(wcs); n > 0 {
+		if n := s.cq.Poll(wcs); n > 0 {
 			return n, nil
 		}
 		if empty%64 == 0 {
@@ -84,17 +84,21 @@ func (r *rc) completions(ctx context.Context, wcs []verbs.WC) (int, error) {
 	}
 }
 
-func (r *rc) post() error {
-	return r.qp.PostSend(&verbs.SendWR{
+func (s *side) post() error {
+	wr := verbs.SendWR{
 		WRID: sendID, Opcode: verbs.OpSend, Flags: verbs.SendSignaled,
-		SGList: []verbs.SGE{r.mr.SGE(0, r.Size)},
-	})
+		SGList: []verbs.SGE{s.mr.SGE(s.front(), s.Size)},
+	}
+	if s.ah != nil {
+		wr.AH, wr.RemoteQPN, wr.RemoteQKey = s.ah, s.peer.QPN, qkey
+	}
+	return s.qp.PostSend(&wr)
 }
 
-func (r *rc) postReceives(n int) error {
-	wr := verbs.RecvWR{WRID: recvID, SGList: []verbs.SGE{r.mr.SGE(0, r.Size)}}
+func (s *side) postReceives(n int) error {
+	wr := verbs.RecvWR{WRID: recvID, SGList: []verbs.SGE{s.mr.SGE(0, s.front()+s.Size)}}
 	for range n {
-		if err := r.qp.PostRecv(&wr); err != nil {
+		if err := s.qp.PostRecv(&wr); err != nil {
 			return err
 		}
 	}
@@ -102,9 +106,9 @@ func (r *rc) postReceives(n int) error {
 }
 
 // settle drives the device for a moment after the last message.
-func (r *rc) settle() {
+func (s *side) settle() {
 	for end := time.Now().Add(lingering); time.Now().Before(end); {
-		if !r.dev.Progress() {
+		if !s.dev.Progress() {
 			runtime.Gosched()
 		}
 	}

@@ -33,7 +33,7 @@ func TestReceive(t *testing.T) {
 		{"in pieces", []string{stock[:7], stock[7:20], stock[20:]}, ""},
 		{"closed at once", nil, "0 of 52 bytes"},
 		{"closed within", []string{stock[:20]}, "20 of 52 bytes"},
-		{"something else", []string{strings.Repeat("HTTP/1.1 400 Bad Request\r\n", 3)}, "not an rc pingpong"},
+		{"something else", []string{strings.Repeat("HTTP/1.1 400 Bad Request\r\n", 3)}, "not a pingpong"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

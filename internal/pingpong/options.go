@@ -15,7 +15,7 @@ var ErrOptions = errors.New("bad options")
 // DefaultPort is the TCP port of the C programs.
 const DefaultPort = 18515
 
-// Options are those of ibv_rc_pingpong. Defaults returns its values.
+// Options are those of the C programs. Defaults returns their values.
 type Options struct {
 	Open      func(ifname string) (*verbs.Context, error)
 	Interface string // empty: the one that the TCP connection uses
@@ -23,7 +23,7 @@ type Options struct {
 	Server    string // empty: be the server
 	Port      int
 	Size      int  // bytes of each message
-	MTU       int  // path MTU in bytes; both ends must be told the same
+	MTU       int  // path MTU in bytes; both ends must be told the same; not for UD
 	RxDepth   int  // receives kept posted
 	Iters     int  // messages each way; both ends must be told the same
 	SL        int  // service level, 0 to 7
@@ -34,12 +34,20 @@ type Options struct {
 	Listening func(port int) // called when a server waits for its client; may be nil
 }
 
-// Defaults are the values that ibv_rc_pingpong has without options.
-func Defaults() Options {
-	return Options{GIDIndex: -1, Port: DefaultPort, Size: 4096, MTU: 1024, RxDepth: 500, Iters: 1000}
+// Defaults are the values that the C program of a transport service has without
+// options.
+func Defaults(service verbs.QPType) Options {
+	o := Options{GIDIndex: -1, Port: DefaultPort, Size: 4096, MTU: 1024, RxDepth: 500, Iters: 1000}
+	if service == verbs.UD {
+		o.Size = 1024
+	}
+	return o
 }
 
-func (o *Options) check() error {
+func (o *Options) check(service verbs.QPType) error {
+	if service != verbs.RC && service != verbs.UC && service != verbs.UD {
+		return fmt.Errorf("%w: no ping-pong over %s: RC, UC and UD are there", ErrOptions, service)
+	}
 	for _, r := range []struct {
 		name         string
 		v, low, high int
@@ -54,7 +62,7 @@ func (o *Options) check() error {
 			return fmt.Errorf("%w: %s is %d: %d to %d are possible", ErrOptions, r.name, r.v, r.low, r.high)
 		}
 	}
-	if o.mtu() == 0 {
+	if service != verbs.UD && o.mtu() == 0 {
 		return fmt.Errorf("%w: mtu (-m) is %d: 256, 512, 1024, 2048 and 4096 are possible", ErrOptions, o.MTU)
 	}
 	return nil

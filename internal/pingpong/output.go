@@ -8,20 +8,24 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/connect"
 )
 
-// printAddress prints a line as ibv_rc_pingpong does: an IPv4 address in its
-// mapped form.
-func (r *rc) printAddress(label string, e connect.Endpoint) {
-	if r.JSON {
+// printAddress prints a line as the C programs do: an IPv4 address in its mapped
+// form, and in one line of ibv_ud_pingpong a colon in place of a comma.
+func (s *side) printAddress(label string, e connect.Endpoint, colon bool) {
+	if s.JSON {
 		return
 	}
-	fmt.Fprintf(r.Out, "%sLID 0x%04x, QPN 0x%06x, PSN 0x%06x, GID %s\n", label, 0, e.QPN, e.PSN, netip.AddrFrom16(e.GID.As16()))
+	mark := ','
+	if colon {
+		mark = ':'
+	}
+	fmt.Fprintf(s.Out, "%sLID 0x%04x, QPN 0x%06x, PSN 0x%06x%c GID %s\n", label, 0, e.QPN, e.PSN, mark, netip.AddrFrom16(e.GID.As16()))
 }
 
 // printResult prints the two lines at the end, or the JSON object.
-func (r *rc) printResult(res *Result) error {
+func (s *side) printResult(res *Result) error {
 	us := float64(res.Elapsed.Nanoseconds()) / 1e3
-	if r.JSON {
-		enc := json.NewEncoder(r.Out)
+	if s.JSON {
+		enc := json.NewEncoder(s.Out)
 		enc.SetIndent("", "  ")
 		return enc.Encode(map[string]any{
 			"local": res.Local, "remote": res.Remote, "bytes": res.Bytes, "iters": res.Iters,
@@ -29,10 +33,10 @@ func (r *rc) printResult(res *Result) error {
 			"usec_per_iter": us / float64(res.Iters), "valid": res.ValidationPage < 0,
 		})
 	}
-	fmt.Fprintf(r.Out, "%d bytes in %.2f seconds = %.2f Mbit/sec\n", res.Bytes, us/1e6, float64(res.Bytes)*8/us)
-	_, err := fmt.Fprintf(r.Out, "%d iters in %.2f seconds = %.2f usec/iter\n", res.Iters, us/1e6, us/float64(res.Iters))
+	fmt.Fprintf(s.Out, "%d bytes in %.2f seconds = %.2f Mbit/sec\n", res.Bytes, us/1e6, float64(res.Bytes)*8/us)
+	_, err := fmt.Fprintf(s.Out, "%d iters in %.2f seconds = %.2f usec/iter\n", res.Iters, us/1e6, us/float64(res.Iters))
 	if res.ValidationPage >= 0 {
-		_, err = fmt.Fprintf(r.Out, "invalid data in page %d\n", res.ValidationPage)
+		_, err = fmt.Fprintf(s.Out, "invalid data in page %d\n", res.ValidationPage)
 	}
 	return err
 }

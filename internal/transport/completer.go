@@ -143,7 +143,8 @@ func (r *requester) advance(n int) {
 // reqRetireIfDone completes w, the oldest, if all of it is acknowledged. It
 // returns false when that has ended the requester.
 func (q *QP) reqRetireIfDone(now mono.Time, w *sendWQE) (live bool) {
-	if w.offset(q.req.una) != w.packets {
+	r := &q.req
+	if w.offset(r.una) != w.packets {
 		return true
 	}
 	if w.kind == kindSend {
@@ -154,7 +155,7 @@ func (q *QP) reqRetireIfDone(now mono.Time, w *sendWQE) (live bool) {
 	if !signaled {
 		return true
 	}
-	c := queue.CQE{WRID: w.wrid, Opcode: sendOps[w.op].wc, Status: ibv.WCSuccess}
+	c := queue.CQE{WRID: w.wrid, Opcode: r.ops[w.op].wc, Status: ibv.WCSuccess}
 	switch w.kind {
 	case kindRead:
 		c.ByteLen = w.length
@@ -176,23 +177,28 @@ func (q *QP) reqPop() {
 	r.sq.Release(1)
 }
 
-// reqFail completes the oldest work request with an error and moves the queue
-// pair to ERR, which flushes the others (IBTA vol. 1, 10.3.1.5).
+// reqFail completes the oldest work request with an error and flushes the
+// others (IBTA vol. 1, 10.3.1.5): of a reliable connection in ERR, of UC and UD,
+// whose receive queue has no part in it, in SQE.
 func (q *QP) reqFail(now mono.Time, status ibv.WCStatus) {
 	r := &q.req
 	if r.head != r.tail {
 		w := r.oldest()
 		q.reqPop()
-		c := queue.CQE{WRID: w.wrid, Opcode: sendOpOf(w.op).wc, Status: status}
+		c := queue.CQE{WRID: w.wrid, Opcode: r.ops.of(w.op).wc, Status: status}
 		q.complete(now, q.cfg.SendCQ, &c, false)
 	}
-	q.fail(now)
+	if !q.oneWay() {
+		q.fail(now)
+		return
+	}
+	q.failSends(now)
 }
 
 // reqFlush completes everything in the send queue with WR_FLUSH_ERR, in order:
-// what is outstanding, and what is or will be posted while in ERR.
+// what is outstanding, and what is or will be posted while in ERR or SQE.
 func (q *QP) reqFlush(now mono.Time) {
-	r := &q.req
+	r, state := &q.req, q.state
 	for r.head != r.tail {
 		id := r.oldest().wrid
 		q.reqPop()
@@ -204,7 +210,8 @@ func (q *QP) reqFlush(now mono.Time) {
 	if !ok {
 		return
 	}
-	for ; n > 0; n-- {
+	// A completion queue that overflows in SQE leads to ERR: the rest is flushed then.
+	for ; n > 0 && q.state == state; n-- {
 		var h queue.SendWQE
 		queue.GetSend(r.sq.Slot(0), &h)
 		r.sq.Release(1)

@@ -44,6 +44,13 @@ const (
 	SentNaks          // NAKs sent, without RNR NAKs
 	DropFlushOverrun  // FLUSH with no place for its result
 	DropInvalidate    // SEND with a key that cannot be invalidated
+	AddressFault      // UD: address handle of a work request that names no path
+	DropQKey          // UD: Q_Key is not the queue pair's
+	DropNoReceive     // UC, UD: no receive work request
+	DropBufferSize    // UC, UD: message longer than the receive work request
+	DropLength        // UC, UD: wrong packet or message length
+	DropAccess        // UC: not granted by the queue pair, or wrong key, rights or range
+	AbandonedMessages // UC: messages of which a part came
 
 	NumCounters
 )
@@ -56,7 +63,8 @@ var counterNames = [NumCounters]string{
 	"duplicate_atomic", "duplicate_read", "out_of_order_kept", "out_of_order_used", "drop_out_of_order",
 	"drop_qp_state", "drop_peer_address", "drop_pkey", "drop_opcode", "drop_stale_response",
 	"drop_reserved_syndrome", "drop_duplicate", "drop_response", "payload_fault",
-	"sent_naks", "drop_flush_overrun", "drop_invalidate",
+	"sent_naks", "drop_flush_overrun", "drop_invalidate", "address_fault",
+	"drop_qkey", "drop_no_receive", "drop_buffer_size", "drop_length", "drop_access", "abandoned_messages",
 }
 
 // String is the counter's name as tools print it.

@@ -129,6 +129,12 @@ func (q *QP) enter(now mono.Time, next ibv.QPState) {
 	if prev == next {
 		return
 	}
+	if prev == ibv.QPStateSQE {
+		// What was posted until now is flushed; that may find a queue full.
+		if q.reqFlush(now); q.state != prev {
+			return
+		}
+	}
 	q.state = next
 	switch {
 	case next == ibv.QPStateRTR:
@@ -152,6 +158,7 @@ func (q *QP) reset() {
 	q.state = ibv.QPStateReset
 	q.attr = ibv.QPAttr{Cap: q.cfg.Cap}
 	q.destQPN, q.mtu = 0, 0
+	q.SetPortMTU(q.portMTU)
 	q.selfGID, q.peerGID = ibv.GID{}, ibv.GID{}
 	q.draining, q.commEst = false, false
 	q.reqReset()

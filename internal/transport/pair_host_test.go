@@ -18,6 +18,8 @@ const (
 	pairSGE    = 4 // entries of a work request
 	pairInline = 64
 	pairCQE    = 256
+	pairQKey   = 0x1001
+	pairAH     = 7 // of the only path
 )
 
 // pairHost is one queue pair with its memory, its driver and its program.
@@ -32,6 +34,7 @@ type pairHost struct {
 	tx   *Batch
 	mem  pairMemory
 	prog pairProgram
+	flow *pairFlow // of a transport service that may lose messages, else nil
 
 	sq, rq   *queue.Producer
 	scq, rcq *queue.Consumer
@@ -64,8 +67,11 @@ func newPairHost(w *pairWorld, end simnet.End) *pairHost {
 	h.sq, h.rq = queue.NewProducer(sq), queue.NewProducer(rq)
 	h.scq, h.rcq = queue.NewConsumer(scq), queue.NewConsumer(rcq)
 	h.tx = NewBatch(w.batch)
+	if w.typ == 0 {
+		w.typ = ibv.QPTypeRC
+	}
 	h.qp = NewQP(h.env, Config{
-		QPN: h.qpn(), Type: ibv.QPTypeRC, PD: 1, SendCQ: NewCQ(scq), RecvCQ: NewCQ(rcq), SQ: sq, RQ: rq, Context: uint64(end) + 40,
+		QPN: h.qpn(), Type: w.typ, PD: 1, SendCQ: NewCQ(scq), RecvCQ: NewCQ(rcq), SQ: sq, RQ: rq, Context: uint64(end) + 40,
 		Cap: ibv.QPCap{MaxSendWR: w.sqDepth, MaxRecvWR: w.rqDepth, MaxSendSGE: pairSGE, MaxRecvSGE: pairSGE, MaxInline: pairInline},
 	})
 	return h
@@ -84,19 +90,31 @@ func (h *pairHost) connect() {
 		AccessFlags: ibv.AccessRemoteRead | ibv.AccessRemoteWrite | ibv.AccessRemoteAtomic | ibv.AccessFlushGlobal,
 		Port:        1, PathMTU: w.mtu, DestQPN: h.peer.qpn(), SQPSN: w.firstPSN[h.end], RQPSN: w.firstPSN[other],
 		MaxRDAtomic: w.rdAtomic, MaxDestRDAtomic: w.rdAtomic, MinRNRTimer: uint8(1 + w.rnd.IntN(5)),
-		Timeout: w.timeout, RetryCnt: w.retries, RNRRetry: w.rnrRetries, AV: ibv.AddressVector{DGID: w.gid(other)},
+		Timeout: w.timeout, RetryCnt: w.retries, RNRRetry: w.rnrRetries, QKey: pairQKey, AV: ibv.AddressVector{DGID: w.gid(other)},
 	}
-	for _, step := range []struct {
-		state ibv.QPState
-		mask  ibv.AttrMask
-	}{
-		{ibv.QPStateInit, ibv.QPAttrPKeyIndex | ibv.QPAttrPort | ibv.QPAttrAccessFlags},
-		{ibv.QPStateRTR, ibv.QPAttrAV | ibv.QPAttrPathMTU | ibv.QPAttrDestQPN | ibv.QPAttrRQPSN |
-			ibv.QPAttrMaxDestRDAtomic | ibv.QPAttrMinRNRTimer},
-		{ibv.QPStateRTS, ibv.QPAttrTimeout | ibv.QPAttrRetryCnt | ibv.QPAttrRNRRetry | ibv.QPAttrSQPSN | ibv.QPAttrMaxQPRDAtomic},
-	} {
-		attr.State = step.state
-		h.modify(&attr, step.mask|ibv.QPAttrState)
+	h.qp.SetPortMTU(w.mtu.Bytes())
+	for i, mask := range h.attrMasks() {
+		attr.State = ibv.QPStateInit + ibv.QPState(i)
+		h.modify(&attr, mask|ibv.QPAttrState)
+	}
+}
+
+// attrMasks are what the transitions to INIT, RTR and RTS need.
+func (h *pairHost) attrMasks() [3]ibv.AttrMask {
+	const (
+		connected = ibv.QPAttrPKeyIndex | ibv.QPAttrPort | ibv.QPAttrAccessFlags
+		toPeer    = ibv.QPAttrAV | ibv.QPAttrPathMTU | ibv.QPAttrDestQPN | ibv.QPAttrRQPSN
+	)
+	switch h.w.typ {
+	case ibv.QPTypeUC:
+		return [3]ibv.AttrMask{connected, toPeer, ibv.QPAttrSQPSN}
+	case ibv.QPTypeUD:
+		return [3]ibv.AttrMask{ibv.QPAttrPKeyIndex | ibv.QPAttrPort | ibv.QPAttrQKey, 0, ibv.QPAttrSQPSN}
+	case ibv.QPTypeGSI:
+		return [3]ibv.AttrMask{ibv.QPAttrPKeyIndex | ibv.QPAttrQKey, 0, ibv.QPAttrSQPSN}
+	default:
+		return [3]ibv.AttrMask{connected, toPeer | ibv.QPAttrMaxDestRDAtomic | ibv.QPAttrMinRNRTimer,
+			ibv.QPAttrTimeout | ibv.QPAttrRetryCnt | ibv.QPAttrRNRRetry | ibv.QPAttrSQPSN | ibv.QPAttrMaxQPRDAtomic}
 	}
 }
 
@@ -155,6 +173,9 @@ func (h *pairHost) service() {
 
 func (h *pairHost) send(in *Intent) {
 	w := h.w
+	if datagram := w.typ != ibv.QPTypeRC && w.typ != ibv.QPTypeUC; datagram != (in.AH == pairAH) {
+		w.failf("%v: packet by AH %d", h.end, in.AH)
+	}
 	frame := make([]byte, h.path.Len()+in.HdrLen+in.Len+wire.PadLen(in.Len)+wire.ICRCLen)
 	ib := frame[h.path.Put(frame, len(frame)-h.path.Len(), h.ipID):]
 	h.ipID++
@@ -202,6 +223,9 @@ func (h *pairHost) receive(frame []byte) {
 		return
 	}
 	w.logf("%v <- %v", h.end, describePacket(h.pkt.BTH, h.pkt.PayloadLen))
+	if qpn := h.pkt.Hdr().DestQP(); qpn != h.qpn() {
+		w.failf("%v: packet for QP %#x", h.end, qpn)
+	}
 	if h.qp.HandlePacket(w.now, &h.pkt) == Keep {
 		h.frames[h.nextRef] = segs
 		return

@@ -41,8 +41,8 @@ func (m *pairMemory) init(w *pairWorld, table *memory.Table) {
 	m.target = span{4 * mtu, 5 * mtu}
 	m.words = span{9 * mtu, 8 * pairWords}
 	m.next = m.words.off + m.words.n
-	// Each work request of either side needs at most one piece of the rest.
-	size := m.next + (w.ops[0]+w.ops[1]+8)*(pairMaxMsg(mtu)+64)
+	// Each work request of either side needs at most two pieces of the rest.
+	size := m.next + 2*(w.ops[0]+w.ops[1]+8)*(pairMaxMsg(mtu)+64)
 	m.bytes = alignedTo8(size)
 	fill(w.rnd, m.bytes)
 	m.model = append([]byte(nil), m.bytes...)

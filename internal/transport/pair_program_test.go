@@ -144,6 +144,9 @@ func (h *pairHost) sendDone(c *queue.CQE) {
 			h.w.failf("%v: completion (-want +got):\n%s", h.end, d)
 		}
 		h.checkSpans(op.result, op.data, "result of %v %d", op.wqe.Opcode, c.WRID)
+		if h.flow != nil {
+			h.flow.sent()
+		}
 	case c.WRID != op.wqe.WRID:
 		h.w.failf("%v: completion of %d in place of %d", h.end, c.WRID, op.wqe.WRID)
 	case p.failed == ibv.WCSuccess:
@@ -163,6 +166,8 @@ func (h *pairHost) recvDone(c *queue.CQE) {
 	switch {
 	case c.WRID != r.wqe.WRID:
 		h.w.failf("%v: receive completion of %d in place of %d", h.end, c.WRID, r.wqe.WRID)
+	case h.flow != nil:
+		h.flow.received(c, r)
 	case c.Status == ibv.WCSuccess && !p.rfailed:
 		if !r.used {
 			h.w.failf("%v: a message too many: %+v", h.end, c)

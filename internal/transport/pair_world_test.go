@@ -15,6 +15,7 @@ import (
 // pairParams are what a simulation of two queue pairs is made of.
 type pairParams struct {
 	seed       uint64
+	typ        ibv.QPType // RC unless set
 	mtu        ibv.MTU
 	v6         bool
 	firstPSN   [2]uint32

@@ -39,9 +39,11 @@ type QP struct {
 	cfg Config
 
 	state    ibv.QPState
-	attr     ibv.QPAttr // last values set, for QueryQP
+	attr     ibv.QPAttr  // last values set, for QueryQP
+	service  wire.Opcode // transport prefix of the opcodes that it takes
 	destQPN  uint32
-	mtu      int // path MTU in bytes
+	mtu      int // path MTU in bytes; of datagrams the port's
+	portMTU  int // as SetPortMTU told
 	selfGID  ibv.GID
 	peerGID  ibv.GID
 	draining bool // SQD entered, SQ_DRAINED not reported yet
@@ -53,7 +55,7 @@ type QP struct {
 
 // NewQP makes a queue pair in RESET.
 func NewQP(env *Env, cfg Config) *QP {
-	q := &QP{env: env, cfg: cfg}
+	q := &QP{env: env, cfg: cfg, service: serviceOf(cfg.Type)}
 	q.attr.Cap = cfg.Cap
 	q.reqInit()
 	q.respInit()
@@ -74,17 +76,18 @@ func (q *QP) Config() *Config { return &q.cfg }
 func (q *QP) HandlePacket(now mono.Time, p *wire.Packet) Verdict {
 	e := q.env
 	e.count(RcvdPkts)
-	if p.Info.Opcode.Transport() != wire.RC {
+	if p.Info.Opcode.Transport() != q.service {
 		e.count(DropOpcode)
 		return Release
 	}
 	switch q.state {
-	case ibv.QPStateRTR, ibv.QPStateRTS, ibv.QPStateSQD:
+	case ibv.QPStateRTR, ibv.QPStateRTS, ibv.QPStateSQD, ibv.QPStateSQE:
 	default:
 		e.count(DropState)
 		return Release
 	}
-	if p.SrcGID != q.peerGID || p.DstGID != q.selfGID {
+	// Datagrams come from anywhere; the Q_Key is what admits them.
+	if q.service != wire.UD && (p.SrcGID != q.peerGID || p.DstGID != q.selfGID) {
 		e.count(DropPeer)
 		return Release
 	}
@@ -104,14 +107,21 @@ func (q *QP) HandlePacket(now mono.Time, p *wire.Packet) Verdict {
 }
 
 // Poll appends packets that may be sent now: acknowledgements and responses
-// first, then requests within the window. It reports whether more could be sent
-// if the batch had room. It also runs whatever deadline has passed.
+// first, then requests within the window. It also runs whatever deadline has
+// passed. It reports whether there is more to do at once, in a batch with room.
+//
+// A request of UC or UD is complete when its last packet has been laid out, and
+// the next Poll takes it that those of this one have been: until then their
+// payload is still read, and a fault may be reported.
 func (q *QP) Poll(now mono.Time, tx *Batch) (more bool) {
 	switch q.state {
 	case ibv.QPStateErr:
 		q.reqFlush(now)
 		q.respFlush(now)
 		return q.respLastWords(now, tx)
+	case ibv.QPStateSQE:
+		q.reqFlush(now)
+		return false
 	case ibv.QPStateRTR, ibv.QPStateRTS, ibv.QPStateSQD:
 	default:
 		return false
@@ -171,7 +181,56 @@ func (q *QP) PayloadFault(now mono.Time, in *Intent) {
 		q.respFault(now, in.PSN)
 		return
 	}
-	q.reqFault(now, in.PSN)
+	q.reqFault(now, in.PSN, ibv.WCLocProtErr)
+}
+
+// AddressFault tells a datagram queue pair that in.AH, of a packet it had
+// appended, names no path: the work request completes with LOC_QP_OP_ERR after
+// those before it, and the queue pair goes to SQE. Packets that follow in the
+// batch are flushed and must not be sent.
+func (q *QP) AddressFault(now mono.Time, in *Intent) {
+	q.env.count(AddressFault)
+	q.reqFault(now, in.PSN, ibv.WCLocQPOpErr)
+}
+
+// SetPortMTU tells a queue pair the port's active MTU in bytes, which bounds
+// the payload of a datagram. The driver calls it before the queue pair leaves
+// RESET, and when the port's MTU changes. For connections only their path MTU
+// counts.
+func (q *QP) SetPortMTU(bytes int) {
+	q.portMTU = max(bytes, 0)
+	if q.service == wire.UD {
+		q.mtu = q.portMTU
+	}
+}
+
+// serviceOf is the transport prefix of the opcodes of a queue pair of type t.
+func serviceOf(t ibv.QPType) wire.Opcode {
+	switch t {
+	case ibv.QPTypeRC:
+		return wire.RC
+	case ibv.QPTypeUC:
+		return wire.UC
+	case ibv.QPTypeUD, ibv.QPTypeGSI:
+		return wire.UD
+	default:
+		return noService
+	}
+}
+
+// noService is a prefix that no opcode has.
+const noService wire.Opcode = 0xFF
+
+// gsiQKey is the Q_Key of every general services interface (IBTA vol. 1,
+// 10.2.5).
+const gsiQKey = 0x80010000
+
+// qkey is the queue pair's own Q_Key.
+func (q *QP) qkey() uint32 {
+	if q.cfg.Type == ibv.QPTypeGSI {
+		return gsiQKey
+	}
+	return q.attr.QKey
 }
 
 // psnOf reads the PSN of a packet.

@@ -8,7 +8,8 @@ import (
 )
 
 // requester is the half of a queue pair that sends requests and completes them
-// by their responses (IBTA vol. 1, 9.7.3 to 9.7.6).
+// by their responses (IBTA vol. 1, 9.7.3 to 9.7.6), or, where there are none, by
+// their having been sent (9.8).
 //
 // Work requests are numbered by free-running indices:
 //
@@ -26,6 +27,7 @@ import (
 // head. Responses to what was sent before may still come, up to max.
 type requester struct {
 	sq                *queue.Consumer // nil: the queue pair has no send queue
+	ops               *sendOps        // what the transport service has
 	wqes              []sendWQE       // a power of two, as the ring
 	sges              []queue.SGE     // maxSGE for each of wqes
 	inline            []byte          // maxInline for each of wqes
@@ -63,7 +65,7 @@ const sgeLen = 16
 // reqInit allocates everything that the requester ever needs.
 func (q *QP) reqInit() {
 	r := &q.req
-	*r = requester{ackTimer: mono.Never, rnrUntil: mono.Never, due: mono.Never}
+	*r = requester{ops: sendOpsOf(q.service), ackTimer: mono.Never, rnrUntil: mono.Never, due: mono.Never}
 	ring := q.cfg.SQ
 	if ring == nil || ring.ElemSize() < queue.SendElemSize(1, 0) {
 		return

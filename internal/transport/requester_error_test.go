@@ -157,13 +157,15 @@ func TestReqReadsAllowedByNobody(t *testing.T) {
 	}
 }
 
-// Only RC queue pairs are sent for here.
+// A type that has no transport service here sends nothing.
 func TestReqOtherTransport(t *testing.T) {
-	r := newReqRig(t, reqDefaults())
-	r.qp.cfg.Type = ibv.QPTypeUC
+	c := reqDefaults()
+	c.typ = ibv.QPType(9)
+	r := newReqRig(t, c)
 	r.send(1)
 	r.expect()
-	r.failed("1 LOC_QP_OP_ERR", 2, 0)
+	r.done("1 LOC_QP_OP_ERR")
+	r.inState(ibv.QPStateSQE)
 }
 
 // Memory that is deregistered between the packets of a message.

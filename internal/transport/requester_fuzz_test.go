@@ -24,11 +24,14 @@ type reqFuzz struct {
 	rd   int
 }
 
+var reqFuzzTypes = []ibv.QPType{ibv.QPTypeRC, ibv.QPTypeUC, ibv.QPTypeRC, ibv.QPTypeUD, ibv.QPTypeRC, ibv.QPTypeGSI}
+
 func newReqFuzz(t testing.TB, in []byte) *reqFuzz {
 	c := reqDefaults()
 	f := &reqFuzz{in: in, sent: map[psn.PSN]string{}, next: 1}
 	c.start, c.rd, c.retry, c.rnr, c.wr, c.mem = psn.Of(0xFFFFF0), 1+f.byte()%5, 7, 7, 16, 4096
 	c.window = 1 + int(f.byte()%40)
+	c.typ = reqFuzzTypes[int(f.byte())%len(reqFuzzTypes)]
 	f.reqRig, f.rd = newReqRig(t, c), int(c.rd)
 	return f
 }
@@ -43,7 +46,7 @@ func (f *reqFuzz) byte() byte {
 }
 
 func (f *reqFuzz) run() {
-	for len(f.in) > 0 && f.qp.reqLive() {
+	for len(f.in) > 0 && (f.qp.reqLive() || f.qp.state == ibv.QPStateSQE) {
 		f.step()
 		f.collect()
 		f.check()
@@ -56,7 +59,12 @@ func (f *reqFuzz) run() {
 }
 
 func (f *reqFuzz) step() {
-	switch b := f.byte(); b % 8 {
+	b := f.byte()
+	if f.qp.oneWay() && b%8 > 4 {
+		f.stepOneWay(b >> 3)
+		return
+	}
+	switch b % 8 {
 	case 0, 1:
 		f.postAny(b >> 3)
 	case 2, 3:
@@ -70,17 +78,47 @@ func (f *reqFuzz) step() {
 	}
 }
 
+// stepOneWay is what there is instead of responses: faults in what was polled
+// last, and ways out of SQE.
+func (f *reqFuzz) stepOneWay(b byte) {
+	n := len(f.tx.Intents)
+	switch {
+	case f.qp.state == ibv.QPStateSQE:
+		f.toRTS()
+	case n == 0:
+		f.qp.SetPortMTU(reqMTU - int(b))
+	case b < 4:
+		f.qp.PayloadFault(f.now, &f.tx.Intents[int(f.byte())%n])
+		f.tx.Reset(0)
+	case b < 6:
+		f.qp.AddressFault(f.now, &f.tx.Intents[int(f.byte())%n])
+		f.tx.Reset(0)
+	default:
+		f.pollAndRecord()
+	}
+}
+
 func (f *reqFuzz) postAny(b byte) {
 	if f.sq.FreeNow() == 0 {
 		return
 	}
-	ops := [...]ibv.WROpcode{ibv.WRSend, ibv.WRRDMAWrite, ibv.WRRDMARead, ibv.WRAtomicFetchAdd, ibv.WRRDMARead, ibv.WRAtomicWrite}
+	ops := []ibv.WROpcode{ibv.WRSend, ibv.WRRDMAWrite, ibv.WRRDMARead, ibv.WRAtomicFetchAdd, ibv.WRRDMARead, ibv.WRAtomicWrite}
+	switch {
+	case f.qp.service == wire.UC:
+		ops = []ibv.WROpcode{ibv.WRSend, ibv.WRSendWithImm, ibv.WRRDMAWrite, ibv.WRRDMAWriteWithImm}
+	case f.qp.service == wire.UD:
+		ops = []ibv.WROpcode{ibv.WRSend, ibv.WRSend, ibv.WRSend, ibv.WRSend, ibv.WRSendWithImm}
+	}
 	op := ops[int(b)%len(ops)]
 	n := 8
 	if op != ibv.WRAtomicWrite && op != ibv.WRAtomicFetchAdd {
 		n = int(f.byte()) * 13
 	}
-	w := queue.SendWQE{Opcode: op, Flags: ibv.SendSignaled, NumSGE: 1, Length: uint32(n), RemoteAddr: reqVA, RKey: reqRKey}
+	if f.qp.service == wire.UD {
+		n = n / 13 * 257 / 255 // seldom too long
+	}
+	w := f.hdr(op, ibv.SendSignaled)
+	w.NumSGE, w.Length = 1, uint32(n)
 	if b&1 != 0 {
 		w.Flags |= ibv.SendFence
 	}
@@ -196,6 +234,12 @@ func (f *reqFuzz) check() {
 	}
 	if n := f.countCredits(); n != r.credits || n > f.rd {
 		fail("credits", r.credits, " outstanding ", n)
+	}
+	if f.qp.oneWay() {
+		if r.ackTimer != mono.Never || r.inflight() > 0 && r.due > f.now {
+			fail("timer", r.ackTimer, " due ", r.due)
+		}
+		return
 	}
 	if armed := r.ackTimer != mono.Never; armed != (r.inflight() > 0) {
 		fail("timer", armed)

@@ -24,6 +24,9 @@ const (
 	reqRKey  = 0x5001
 	reqVA    = 0x10_0000 // where the work requests of a test point at the peer
 	reqBytes = 1 << 17   // local memory
+	reqAH    = 7
+	reqQKey  = 0x2222_2222 // of the peer
+	reqOwn   = 0x9111_1111 // of the queue pair: privileged
 )
 
 // reqPattern is what local memory holds at first.
@@ -37,6 +40,7 @@ var reqPattern = func() []byte {
 
 // reqConfig is what a test of the requester chooses; reqDefaults has the rest.
 type reqConfig struct {
+	typ      ibv.QPType
 	start    psn.PSN
 	mtu      ibv.MTU
 	rd       uint8 // max_rd_atomic
@@ -55,7 +59,7 @@ type reqConfig struct {
 }
 
 func reqDefaults() reqConfig {
-	return reqConfig{mtu: ibv.MTU256, rd: 4, timeout: 14, retry: 3, rnr: 3, window: 64, batch: 64, wr: 64, sge: 4, inline: 64, cqe: 256, mem: reqBytes}
+	return reqConfig{typ: ibv.QPTypeRC, mtu: ibv.MTU256, rd: 4, timeout: 14, retry: 3, rnr: 3, window: 64, batch: 64, wr: 64, sge: 4, inline: 64, cqe: 256, mem: reqBytes}
 }
 
 // reqRig is a requester between a test that posts work requests and a peer that
@@ -89,7 +93,7 @@ func newReqRig(t testing.TB, c reqConfig) *reqRig {
 	r.env.Window = c.window
 	r.sq, r.cq = queue.NewProducer(sq), queue.NewConsumer(cq)
 	r.qp = NewQP(r.env, Config{
-		QPN: 0x11, Type: ibv.QPTypeRC, PD: reqPD, SQ: sq, SendCQ: NewCQ(cq), RecvCQ: NewCQ(cq), SigAll: c.sigAll, Context: 77,
+		QPN: 0x11, Type: c.typ, PD: reqPD, SQ: sq, SendCQ: NewCQ(cq), RecvCQ: NewCQ(cq), SigAll: c.sigAll, Context: 77,
 		Cap: ibv.QPCap{MaxSendWR: c.wr, MaxSendSGE: c.sge, MaxInline: c.inline},
 	})
 	q := r.qp
@@ -97,6 +101,11 @@ func newReqRig(t testing.TB, c reqConfig) *reqRig {
 	q.selfGID, q.peerGID = ibv.GID{15: 1}, ibv.GID{15: 2}
 	q.attr.SQPSN, q.attr.MaxRDAtomic, q.attr.Timeout = uint32(c.start), c.rd, c.timeout
 	q.attr.RetryCnt, q.attr.RNRRetry = c.retry, c.rnr
+	q.attr.QKey = reqOwn
+	if q.oneWay() { // Modify takes none of these
+		q.attr.MaxRDAtomic, q.attr.Timeout, q.attr.RetryCnt, q.attr.RNRRetry = 0, 0, 0, 0
+	}
+	q.SetPortMTU(c.mtu.Bytes())
 	q.reqStart(r.now)
 	return r
 }
@@ -156,10 +165,17 @@ func (r *reqRig) wr(op ibv.WROpcode, length int, sges ...queue.SGE) {
 	if r.unsigned {
 		flags = 0
 	}
-	r.post(queue.SendWQE{
-		Opcode: op, Flags: flags, NumSGE: uint16(len(sges)), Length: uint32(length), RemoteAddr: reqVA, RKey: reqRKey,
-		Imm: 0xA1B2C3D4, CompareAdd: 5, Swap: 6,
-	}, sges...)
+	w := r.hdr(op, flags)
+	w.NumSGE, w.Length = uint16(len(sges)), uint32(length)
+	r.post(w, sges...)
+}
+
+// hdr is a work request of op without local memory.
+func (r *reqRig) hdr(op ibv.WROpcode, flags ibv.SendFlags) queue.SendWQE {
+	return queue.SendWQE{
+		Opcode: op, Flags: flags, RemoteAddr: reqVA, RKey: reqRKey,
+		Imm: 0xA1B2C3D4, CompareAdd: 5, Swap: 6, AH: reqAH, RemoteQPN: 0x22, RemoteQKey: reqQKey,
+	}
 }
 
 func (r *reqRig) send(n int)  { r.Helper(); r.wr(ibv.WRSend, n) }
@@ -183,11 +199,21 @@ func (r *reqRig) poll() []string {
 // the start, remote range from reqVA, payload, AckReq and SE.
 func (r *reqRig) describe(in *Intent) string {
 	h := wire.BTHAt(in.Hdr[:])
-	op := strings.TrimPrefix(strings.TrimPrefix(h.Opcode().String(), "RC "), "RDMA_")
+	prefix := map[ibv.QPType]string{ibv.QPTypeRC: "RC ", ibv.QPTypeUC: "UC ", ibv.QPTypeUD: "UD ", ibv.QPTypeGSI: "UD "}[r.typ]
+	op := strings.TrimPrefix(strings.TrimPrefix(h.Opcode().String(), prefix), "RDMA_")
 	s := fmt.Sprintf("%s %d", op, h.PSN().Sub(r.start))
 	if in.Info.RETH != 0 {
 		f := wire.RETHAt(in.Hdr[in.Info.RETH:]).Fields()
 		s += fmt.Sprintf(" [+%d %d]", f.VA-reqVA, f.DMALen)
+	}
+	if in.Info.DETH != 0 {
+		f := wire.DETHAt(in.Hdr[in.Info.DETH:]).Fields()
+		s += fmt.Sprintf(" key %x", f.QKey)
+		if f.SrcQP != 0x11 || in.AH != reqAH {
+			s += fmt.Sprintf(" BAD SOURCE %#x AH %d", f.SrcQP, in.AH)
+		}
+	} else if in.AH != 0 {
+		s += fmt.Sprintf(" BAD AH %d", in.AH)
 	}
 	if in.Len > 0 {
 		s += fmt.Sprintf(" %dB", in.Len)

@@ -10,9 +10,9 @@ import (
 type reqKind uint8
 
 const (
-	kindNone        reqKind = iota // not an operation of an RC send queue
-	kindSend                       // SEND of any kind: completed by an ACK
-	kindWrite                      // RDMA WRITE of any kind: completed by an ACK
+	kindNone        reqKind = iota // not an operation of the send queue
+	kindSend                       // SEND of any kind: completed by an ACK, if there are any
+	kindWrite                      // RDMA WRITE of any kind: completed by an ACK, if there are any
 	kindRead                       // RDMA READ: completed by its last response
 	kindAtomic                     // COMPARE_SWAP, FETCH_ADD: completed by an ATOMIC_ACKNOWLEDGE
 	kindAtomicWrite                // ATOMIC_WRITE: completed by an empty READ_RESPONSE_ONLY
@@ -43,17 +43,43 @@ type sendOp struct {
 	packet [4]*wire.OpInfo // request packets by wire.Position
 }
 
-// sendOps has the operations of an RC send queue, indexed by ibv.WROpcode. The
-// others have the kind kindNone.
-var sendOps = buildSendOps()
+// sendOps has the operations of a send queue of one transport service, indexed
+// by ibv.WROpcode. What the service lacks has the kind kindNone.
+type sendOps [16]sendOp
 
-func buildSendOps() (t [16]sendOp) {
+var (
+	rcOps = buildSendOps(wire.RC)
+	ucOps = buildSendOps(wire.UC)
+	udOps = buildSendOps(wire.UD)
+	noOps sendOps
+)
+
+// sendOpsOf has the operations of a transport prefix.
+func sendOpsOf(service wire.Opcode) *sendOps {
+	switch service {
+	case wire.RC:
+		return &rcOps
+	case wire.UC:
+		return &ucOps
+	case wire.UD:
+		return &udOps
+	default:
+		return &noOps
+	}
+}
+
+func buildSendOps(service wire.Opcode) (t sendOps) {
 	set := func(op ibv.WROpcode, kind reqKind, wc ibv.WCOpcode, first, middle, last, only wire.Opcode) {
+		info := func(o wire.Opcode) *wire.OpInfo { return (service | o).Info() }
+		// A service has an operation when it has the packet that can be all of it.
+		if info(only) == nil {
+			return
+		}
 		t[op] = sendOp{kind: kind, wc: wc}
-		t[op].packet[wire.First] = (wire.RC | first).Info()
-		t[op].packet[wire.Middle] = (wire.RC | middle).Info()
-		t[op].packet[wire.Last] = (wire.RC | last).Info()
-		t[op].packet[wire.Only] = (wire.RC | only).Info()
+		t[op].packet[wire.First] = info(first)
+		t[op].packet[wire.Middle] = info(middle)
+		t[op].packet[wire.Last] = info(last)
+		t[op].packet[wire.Only] = info(only)
 	}
 	// An operation of one request packet has the same opcode in all positions.
 	single := func(op ibv.WROpcode, kind reqKind, wc ibv.WCOpcode, only wire.Opcode) {
@@ -72,12 +98,10 @@ func buildSendOps() (t [16]sendOp) {
 	return t
 }
 
-// sendOpOf is the entry of op; the zero sendOp when there is none.
-func sendOpOf(op ibv.WROpcode) *sendOp {
-	if int(op) < len(sendOps) {
-		return &sendOps[op]
+// of is the entry of op; one with the kind kindNone when there is none.
+func (t *sendOps) of(op ibv.WROpcode) *sendOp {
+	if int(op) < len(t) {
+		return &t[op]
 	}
-	return &noSendOp
+	return &noOps[0]
 }
-
-var noSendOp sendOp

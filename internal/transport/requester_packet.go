@@ -20,6 +20,9 @@ func (q *QP) reqHeaders(in *Intent, w *sendWQE, off uint32) {
 	if info.ImmDt != 0 {
 		binary.BigEndian.PutUint32(wire.ImmDtAt(h[info.ImmDt:])[:], w.imm)
 	}
+	if info.DETH != 0 {
+		q.reqDETH(in, w)
+	}
 	if info.IETH != 0 {
 		wire.IETHAt(h[info.IETH:]).SetRKey(w.imm)
 	}

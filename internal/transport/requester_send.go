@@ -10,7 +10,11 @@ import (
 // until something stops it. It reports whether that was the batch's room.
 func (q *QP) reqPoll(now mono.Time, tx *Batch) (more bool) {
 	r := &q.req
-	q.reqExpire(now)
+	if q.oneWay() {
+		q.reqSent(now)
+	} else {
+		q.reqExpire(now)
+	}
 	r.due = mono.Never
 	for r.state = reqSending; r.state == reqSending; {
 		r.state = q.reqStep(now, tx)
@@ -19,7 +23,7 @@ func (q *QP) reqPoll(now mono.Time, tx *Batch) (more bool) {
 		r.ackTimer = q.reqAckDeadline(now)
 	}
 	q.reqSettle(now)
-	if r.state == reqRoom {
+	if r.state == reqRoom || q.oneWay() && r.inflight() > 0 {
 		r.due = now
 		return true
 	}
@@ -81,6 +85,9 @@ func (q *QP) reqMay(w *sendWQE) reqState {
 			return reqCredit
 		}
 	}
+	if q.oneWay() {
+		return q.reqMayOneWay(w)
+	}
 	// A request that is larger than the window goes alone.
 	if n := r.inflight(); n > 0 && n+r.takes(w) > q.reqWindowNow() {
 		return reqWindow
@@ -101,7 +108,7 @@ func (r *requester) takes(w *sendWQE) int {
 func (q *QP) reqEmit(tx *Batch, w *sendWQE) reqState {
 	r := &q.req
 	off := w.offset(r.nxt)
-	info := sendOps[w.op].packet[position(w, off)]
+	info := r.ops[w.op].packet[position(w, off)]
 	in := tx.next(q, info, r.nxt)
 	if info.Payload && !q.reqGather(tx, in, w, off) {
 		tx.drop()
@@ -122,8 +129,9 @@ func (q *QP) reqEmit(tx *Batch, w *sendWQE) reqState {
 	if off+uint32(n) == w.packets {
 		r.cur++
 	}
-	stalls := r.inflight() >= q.reqWindowNow() || tx.full(r.maxSGE)
-	r.ask(in, stalls)
+	if !q.oneWay() {
+		r.ask(in, r.inflight() >= q.reqWindowNow() || tx.full(r.maxSGE))
+	}
 	q.env.count(SentPkts)
 	q.env.Counters[SentBytes] += uint64(in.Len)
 	return reqSending

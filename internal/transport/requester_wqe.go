@@ -4,6 +4,7 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/psn"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
 
 // wordLen is the size of an atomic's operand and result in bytes.
@@ -19,6 +20,9 @@ type sendWQE struct {
 	swap      uint64
 	rkey      uint32
 	imm       uint32 // immediate data, or the key to invalidate
+	ah        uint32 // UD: address handle
+	qpn       uint32 // UD: destination
+	qkey      uint32 // UD: Q_Key of the destination, or bit 31: use the own one
 	length    uint32 // bytes of the message
 	packets   uint32 // PSNs that the message takes, 1 to 2^23
 	chunk     uint32 // READ: response packets of one READ request
@@ -65,9 +69,10 @@ func (q *QP) reqLoad() (loaded, ok bool) {
 	for i := range sges[:n] {
 		sges[i] = queue.SendSGE(slot, i)
 	}
-	op := sendOpOf(h.Opcode)
+	op := r.ops.of(h.Opcode)
 	*w = sendWQE{
 		wrid: h.WRID, raddr: h.RemoteAddr, compare: h.CompareAdd, swap: h.Swap, rkey: h.RKey, imm: h.Imm,
+		ah: h.AH, qpn: h.RemoteQPN, qkey: h.RemoteQKey,
 		length: h.Length, packets: 1, chunk: 1, first: r.assign, numSGE: h.NumSGE,
 		flushType: h.FlushType, flushSel: h.FlushLevel,
 		op: h.Opcode, kind: op.kind, flags: h.Flags,
@@ -100,7 +105,7 @@ func (r *requester) posted() (n int, ok bool) {
 // reqSegment counts the packets of w: every message takes at least one PSN, a
 // READ as many as it has response packets (IBTA vol. 1, 9.7.2).
 func (q *QP) reqSegment(w *sendWQE) {
-	if w.kind != kindSend && w.kind != kindWrite && w.kind != kindRead {
+	if w.kind != kindSend && w.kind != kindWrite && w.kind != kindRead || q.service == wire.UD {
 		return
 	}
 	mtu := uint32(q.mtu)
@@ -116,9 +121,9 @@ func (q *QP) reqSegment(w *sendWQE) {
 // h.NumSGE entries are in sges unless there are too many.
 func (q *QP) reqCheck(w *sendWQE, sges []queue.SGE) ibv.WCStatus {
 	switch {
-	case q.cfg.Type != ibv.QPTypeRC:
-		return ibv.WCLocQPOpErr
 	case w.kind == kindNone, w.kind.answered() && q.attr.MaxRDAtomic == 0:
+		return ibv.WCLocQPOpErr
+	case q.service == wire.UD && (w.qpn == 0 || w.qpn > wire.MulticastQP):
 		return ibv.WCLocQPOpErr
 	case w.is(ibv.SendInline):
 		return q.reqCheckInline(w)

@@ -65,12 +65,22 @@ type responder struct {
 	rq    *queue.Consumer
 	wqe   heldWQE
 	kept  keptRing
-	due   mono.Time // when something to send came up, valid while there is any
+	begin respState    // first step of a request packet
+	grh   [grhLen]byte // UD: what an IPv4 packet has in place of a GRH
+	due   mono.Time    // when something to send came up, valid while there is any
 }
 
 // respInit prepares the responder of a new queue pair.
 func (q *QP) respInit() {
 	r := &q.resp
+	switch q.service {
+	case wire.UC:
+		r.begin = respChkSync
+	case wire.UD:
+		r.begin = respChkDatagram
+	default:
+		r.begin = respChkPSN
+	}
 	if q.cfg.RQ != nil {
 		r.rq = queue.NewConsumer(q.cfg.RQ)
 		r.wqe.init(q.cfg.RQ.ElemSize())

@@ -8,7 +8,8 @@ import (
 // respDoAcknowledge owes an ACK when the peer asks for one. Requests of one
 // batch share it.
 func (q *QP) respDoAcknowledge(x *respPacket) respState {
-	if x.bth().AckReq() {
+	// Some ask on UC too, where nobody answers.
+	if x.bth().AckReq() && !q.oneWay() {
 		q.respOweAck(x)
 	}
 	return respDone

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/psn"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
@@ -24,6 +25,7 @@ func TestResponderDoesNotAllocate(t *testing.T) {
 		pkts func(r *respRig) []respReq // PSNs count from 0
 		keep int
 		recv bool
+		typ  ibv.QPType // RC unless set
 	}{
 		{name: "SEND", recv: true, pkts: func(*respRig) []respReq { return respSend(0, make([]byte, 3*respMTU)) }},
 		{name: "WRITE", pkts: func(r *respRig) []respReq { return r.write(0, 0, make([]byte, 3*respMTU)) }},
@@ -39,11 +41,22 @@ func TestResponderDoesNotAllocate(t *testing.T) {
 		{name: "duplicates", pkts: func(r *respRig) []respReq {
 			return []respReq{r.write(0, 0, full)[0], r.write(0, 0, full)[0], r.read(1, 0, 4), r.read(1, 0, 4)}
 		}},
+		{name: "UC SEND", typ: ibv.QPTypeUC, recv: true, pkts: func(*respRig) []respReq { return respUC(respSend(0, make([]byte, 3*respMTU))) }},
+		{name: "UC WRITE", typ: ibv.QPTypeUC, pkts: func(r *respRig) []respReq { return respUC(r.write(0, 0, make([]byte, 3*respMTU))) }},
+		{name: "UC, abandoned", typ: ibv.QPTypeUC, recv: true, pkts: func(*respRig) []respReq {
+			return append(respUC(respSend(0, make([]byte, 3*respMTU)))[:2], respUC(respSend(9, full))...)
+		}},
+		{name: "UD, IPv4", typ: ibv.QPTypeUD, recv: true, pkts: func(*respRig) []respReq { return []respReq{datagram(0, full)} }},
+		{name: "UD, IPv6", typ: ibv.QPTypeUD, recv: true, pkts: func(*respRig) []respReq { return []respReq{datagram(0, full).under(udIPv6)} }},
+		{name: "UD, dropped", typ: ibv.QPTypeUD, pkts: func(*respRig) []respReq { return []respReq{datagram(0, full)} }},
 		{name: "not ready", pkts: func(*respRig) []respReq { return respSend(0, nil) }},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			r := newRespRig(t, respAt(0))
+			if tt.typ == 0 {
+				tt.typ = ibv.QPTypeRC
+			}
+			r := newRespRig(t, respAt(0), respOn(tt.typ))
 			r.env.KeepBudget = tt.keep
 			var pkts []*wire.Packet
 			for _, q := range tt.pkts(r) {
@@ -74,6 +87,9 @@ func TestResponderDoesNotAllocate(t *testing.T) {
 			round() // the first gap allocates the places of kept packets
 			if n := testing.AllocsPerRun(100, round); n != 0 {
 				t.Errorf("%v allocations for each round", n)
+			}
+			if n := r.env.Counters[RDMARecvs]; (n != 0) != tt.recv {
+				t.Errorf("%d messages received", n)
 			}
 		})
 	}

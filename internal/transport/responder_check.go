@@ -19,11 +19,17 @@ func (q *QP) respCheckPSN(x *respPacket) respState {
 	}
 	// The gap has closed: a NAK that is not on its way yet is no longer true.
 	st.flags &^= gapOpen | rnrWait | nakDue
+	q.respEstablished()
+	return respChkOpSeq
+}
+
+// respEstablished reports the first good packet of a connection that waits in
+// RTR for it.
+func (q *QP) respEstablished() {
 	if q.state == ibv.QPStateRTR && !q.commEst {
 		q.commEst = true
 		q.env.event(ibv.EventCommEst, q)
 	}
-	return respChkOpSeq
 }
 
 // respCheckOpSeq holds the packets of a message together (IBTA vol. 1,

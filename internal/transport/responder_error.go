@@ -31,6 +31,20 @@ var respFailures = [numRespStates]respFailure{
 	respErrOperational:   {wire.NakRemoteOp, ibv.WCRemOpErr, ibv.EventQPAccessErr},
 }
 
+// respAnswerError ends a request of a reliable connection in error state s.
+func (q *QP) respAnswerError(s respState, x *respPacket) respState {
+	switch s {
+	case respErrRNR:
+		return q.respDoRNR(x)
+	case respErrInvalidate:
+		return q.respFailInvalidate(x)
+	case respErrCorrupt:
+		return q.respFailCorrupt(x)
+	default:
+		return q.respFail(s, x)
+	}
+}
+
 // respFail answers the request with the NAK of state s, which leaves although
 // the queue pair goes to ERR.
 func (q *QP) respFail(s respState, x *respPacket) respState {

@@ -76,24 +76,32 @@ func (q *QP) respPlace(x *respPacket) bool {
 // respScatter writes the payload of a SEND into the held receive work request,
 // whose size was checked. Segments and entries need not end at the same bytes.
 func (q *QP) respScatter(x *respPacket) bool {
-	w := &q.resp.wqe
-	left := x.p.PayloadLen
+	segs := x.p.Segments()
 	final := x.p.Info.Pos&wire.Last != 0
-	for _, s := range x.p.Segments() {
-		for len(s) > 0 {
-			g := &w.sges[w.cur]
-			n := min(uint32(len(s)), g.Length-w.off)
-			if n == 0 {
-				w.cur, w.off = w.cur+1, 0
-				continue
-			}
-			left -= int(n)
-			if !q.respScatterPiece(x, g, s[:n], final && left == 0) {
-				return false
-			}
-			s = s[n:]
-			w.off += n
+	for i, s := range segs {
+		if !q.respScatterSegment(x, s, final && i == len(segs)-1) {
+			return false
 		}
+	}
+	return true
+}
+
+// respScatterSegment writes s where the bytes before it ended; final says that
+// it ends the message.
+func (q *QP) respScatterSegment(x *respPacket, s []byte, final bool) bool {
+	w := &q.resp.wqe
+	for len(s) > 0 {
+		g := &w.sges[w.cur]
+		n := min(uint32(len(s)), g.Length-w.off)
+		if n == 0 {
+			w.cur, w.off = w.cur+1, 0
+			continue
+		}
+		if !q.respScatterPiece(x, g, s[:n], final && int(n) == len(s)) {
+			return false
+		}
+		s = s[n:]
+		w.off += n
 	}
 	return true
 }
@@ -130,6 +138,10 @@ func (q *QP) respDoComplete(x *respPacket) respState {
 	}
 	if info.Headers&wire.HasImmDt != 0 {
 		c.Flags, c.Imm = ibv.WCFlagWithImm, binary.BigEndian.Uint32(x.p.ImmDt()[:])
+	}
+	if q.service == wire.UD {
+		c.Flags |= ibv.WCFlagGRH
+		c.SrcQP = x.p.DETH().SrcQP()
 	}
 	r.st.placed = 0
 	q.respReleaseWQE()

@@ -17,6 +17,7 @@ import (
 type respFuzz struct {
 	*respRig
 	in     []byte
+	ops    []wire.Opcode
 	posted uint64 // receive work requests
 	done   uint64 // of which have completed
 	kept   int    // frames
@@ -35,9 +36,21 @@ var respFuzzOps = []wire.Opcode{
 	wire.ReadRequest, wire.CompareSwap, wire.FetchAdd, wire.SendLastInv, wire.SendOnlyInv, wire.Flush, wire.AtomicWrite,
 }
 
+// respFuzzTypes are the transport services, and the opcodes that each has.
+var respFuzzTypes = []struct {
+	typ ibv.QPType
+	ops []wire.Opcode
+}{
+	{ibv.QPTypeRC, respFuzzOps}, {ibv.QPTypeUC, respFuzzOps[:12]}, {ibv.QPTypeRC, respFuzzOps},
+	{ibv.QPTypeUD, respFuzzOps[4:6]}, {ibv.QPTypeGSI, respFuzzOps[4:6]},
+}
+
 func newRespFuzz(t *testing.T, in []byte) *respFuzz {
 	f := &respFuzz{in: in}
-	f.respRig = newRespRig(t, respAt(psn.Mask-5), respDest(f.byte()%5), respCQEntries(4096))
+	b := f.byte()
+	on := respFuzzTypes[int(b)/5%len(respFuzzTypes)]
+	f.ops = on.ops
+	f.respRig = newRespRig(t, respAt(psn.Mask-5), respDest(b%5), respCQEntries(4096), respOn(on.typ))
 	f.env.KeepBudget = int(f.byte() % 10)
 	f.remap()
 	return f
@@ -124,7 +137,7 @@ func (f *respFuzz) postAny() {
 
 func (f *respFuzz) packet() respReq {
 	st := &f.q.resp.st
-	op := respFuzzOps[int(f.byte())%len(respFuzzOps)]
+	op := f.ops[int(f.byte())%len(f.ops)]
 	// Mostly what may come next, so that messages get somewhere.
 	if f.byte() < 200 {
 		switch st.op {
@@ -135,6 +148,7 @@ func (f *respFuzz) packet() respReq {
 		case opNone:
 		}
 	}
+	op |= f.q.service
 	info := op.Info()
 	q := respPkt(op, st.ePSN.Add(int(f.pick(0, 1, 2, 3, 9))-int(f.pick(0, 0, 1, 2, 8))))
 	size := f.pick(8, 0, 600, respMTU, respFuzzLen+1, 1<<32-1)
@@ -143,7 +157,7 @@ func (f *respFuzz) packet() respReq {
 	case !info.Payload:
 	case info.Pos&wire.Last == 0:
 		n = respMTU
-	case op == wire.WriteLast || op == wire.WriteLastImm:
+	case info.Write && info.Pos == wire.Last:
 		n = int(min(st.remaining, respMTU))
 	case info.Headers&wire.HasRETH != 0:
 		n = int(min(size, respMTU))
@@ -153,6 +167,9 @@ func (f *respFuzz) packet() respReq {
 	n = int(f.pick(uint64(n), 0, 1, respMTU, respMTU+1))
 	va := f.at(respFuzzOff) + f.pick(0, 8, uint64(f.byte()), respFuzzLen-4, 1<<63)
 	key := uint32(f.pick(uint64(f.mr.RKey()), uint64(f.mr.RKey()), 0, 1<<8))
+	if info.Headers&wire.HasDETH != 0 {
+		q = q.deth(uint32(f.pick(uint64(f.q.qkey()), 0))).under([][]byte{udIPv4, udIPv6}[f.byte()%2])
+	}
 	if info.Headers&wire.HasFETH != 0 {
 		q = q.word(uint32(f.pick(1, 0x11, 0, 0xFF)))
 	}
@@ -196,6 +213,13 @@ func (f *respFuzz) check() {
 	f.env.Released = f.env.Released[:0]
 	if r.kept.count != used || f.kept != f.freed+used {
 		f.t.Errorf("%d kept in all, %d released, %d in use, count %d", f.kept, f.freed, used, r.kept.count)
+	}
+	w := &r.wqe
+	if w.held && r.st.op == opNone && (w.cur != 0 || w.off != 0) {
+		f.t.Errorf("no message in progress, but byte %d of entry %d is next", w.off, w.cur)
+	}
+	if f.q.oneWay() && (len(f.tx.Intents) != 0 || f.kept != 0) {
+		f.t.Errorf("%d answers, %d frames kept", len(f.tx.Intents), f.kept)
 	}
 	for _, c := range f.completions() {
 		f.done++

@@ -25,6 +25,7 @@ const (
 	respMTU     = 256
 	respRNRCode = 12
 	respStart   = psn.PSN(1000)
+	respQKey    = 0x0123_4567 // of a datagram queue pair
 )
 
 var (
@@ -57,6 +58,9 @@ func respAccessFlags(f ibv.Access) respOption {
 func respDest(n uint8) respOption {
 	return func(_ *Config, a *ibv.QPAttr) { a.MaxDestRDAtomic = n }
 }
+
+// respOn sets the transport service.
+func respOn(typ ibv.QPType) respOption { return func(c *Config, _ *ibv.QPAttr) { c.Type = typ } }
 
 func respCQEntries(n int) respOption {
 	return func(c *Config, _ *ibv.QPAttr) { c.RecvCQ = NewCQ(respRing(n, queue.CQESize)) }
@@ -91,12 +95,13 @@ func newRespRig(t *testing.T, opts ...respOption) *respRig {
 	}
 	attr := ibv.QPAttr{
 		Port: 1, AccessFlags: respAllAccess, PathMTU: ibv.MTU256, DestQPN: 0x22, RQPSN: uint32(respStart),
-		MaxDestRDAtomic: 4, MinRNRTimer: respRNRCode, AV: ibv.AddressVector{DGID: respPeer, Port: 1},
+		MaxDestRDAtomic: 4, MinRNRTimer: respRNRCode, QKey: respQKey, AV: ibv.AddressVector{DGID: respPeer, Port: 1},
 	}
 	for _, o := range opts {
 		o(&cfg, &attr)
 	}
 	r.q = NewQP(r.env, cfg)
+	r.q.SetPortMTU(respMTU)
 	r.rq, r.cq = queue.NewProducer(cfg.RQ), queue.NewConsumer(cfg.RecvCQ.prod.Ring())
 	r.connect(attr)
 	return r
@@ -104,11 +109,14 @@ func newRespRig(t *testing.T, opts ...respOption) *respRig {
 
 func (r *respRig) connect(attr ibv.QPAttr) {
 	r.t.Helper()
-	attr.State = ibv.QPStateInit
-	r.modify(attr, ibv.QPAttrState|ibv.QPAttrPKeyIndex|ibv.QPAttrPort|ibv.QPAttrAccessFlags)
-	attr.State = ibv.QPStateRTR
-	r.modify(attr, ibv.QPAttrState|ibv.QPAttrAV|ibv.QPAttrPathMTU|ibv.QPAttrDestQPN|ibv.QPAttrRQPSN|
-		ibv.QPAttrMaxDestRDAtomic|ibv.QPAttrMinRNRTimer)
+	for _, state := range []ibv.QPState{ibv.QPStateInit, ibv.QPStateRTR} {
+		set, ok := lookup(r.q.cfg.Type, r.q.state, state)
+		if !ok {
+			r.t.Fatalf("a %v QP cannot go to %v", r.q.cfg.Type, state)
+		}
+		attr.State = state
+		r.modify(attr, ibv.QPAttrState|set.required)
+	}
 }
 
 func (r *respRig) modify(attr ibv.QPAttr, mask ibv.AttrMask) {
@@ -185,6 +193,7 @@ func (r *respRig) arriveOne(q respReq) Verdict {
 			clear(s)
 		}
 		clear(p.BTH)
+		clear(p.IP)
 	}
 	return v
 }

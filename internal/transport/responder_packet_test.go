@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"slices"
 
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/psn"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
@@ -16,6 +17,8 @@ type respReq struct {
 	ext  []byte // extension headers
 	data []byte
 	cuts []int // offsets at which the payload is split into segments
+	ip   []byte
+	from ibv.GID // source address, the peer's unless set
 	ask  bool
 	se   bool
 	pad  int
@@ -47,6 +50,14 @@ func (q respReq) atomic(va uint64, key uint32, swapAdd, compare uint64) respReq 
 // word appends a 4-byte header: immediate data, a key to invalidate, a FETH.
 func (q respReq) word(v uint32) respReq { return q.extend(binary.BigEndian.AppendUint32(nil, v)) }
 
+// deth appends the header of a datagram from QP 0x33.
+func (q respReq) deth(key uint32) respReq { return q.word(key).word(0x33) }
+
+// under puts the packet behind an IP header.
+func (q respReq) under(ip []byte) respReq { q.ip = ip; return q }
+
+func (q respReq) source(g ibv.GID) respReq { q.from = g; return q }
+
 func (q respReq) packet() *wire.Packet {
 	pad := q.pad
 	if pad < 0 {
@@ -62,6 +73,10 @@ func (q respReq) packet() *wire.Packet {
 	}
 	h = append(binary.BigEndian.AppendUint32(h, w), q.ext...)
 	p := &wire.Packet{BTH: h, Info: q.op.Info(), Opcode: q.op, PayloadLen: len(q.data), SrcGID: respPeer, DstGID: respSelf}
+	p.IP = slices.Clone(q.ip)
+	if !q.from.IsZero() {
+		p.SrcGID = q.from
+	}
 	if len(h) != p.Info.HeaderLen {
 		panic("headers of " + q.op.String() + " do not fit the opcode")
 	}
@@ -95,6 +110,15 @@ func respSplit(data []byte) [][]byte {
 		parts = [][]byte{nil}
 	}
 	return parts
+}
+
+// respUC makes packets of RC those of UC.
+func respUC(reqs []respReq) []respReq {
+	out := slices.Clone(reqs)
+	for i := range out {
+		out[i].op |= wire.UC
+	}
+	return out
 }
 
 // respSend is a whole SEND that starts at PSN p and asks for an ACK.

@@ -28,6 +28,9 @@ const (
 	respAcknowledge                  // owe an ACKNOWLEDGE
 	respDuplicate                    // answer again, execute nothing
 	respOutOfOrder                   // owe a sequence NAK, keep the packet if there is room
+	respChkSync                      // UC: continues the message in progress or starts one
+	respChkDatagram                  // UD: Q_Key, a receive work request, room for GRH and payload
+	respDatagram                     // UD: place GRH and payload
 
 	respErrOpSeq         // opcode out of sequence
 	respErrAccessFlags   // operation not granted by the queue pair
@@ -51,7 +54,7 @@ const (
 var respStateNames = [numRespStates]string{
 	"CHK_PSN", "CHK_OP_SEQ", "CHK_OP_VALID", "CHK_RESOURCE", "CHK_LENGTH", "CHK_RKEY",
 	"EXECUTE", "READ_REPLY", "ATOMIC_REPLY", "INVALIDATE", "COMPLETE", "ACKNOWLEDGE",
-	"DUPLICATE_REQUEST", "OUT_OF_ORDER",
+	"DUPLICATE_REQUEST", "OUT_OF_ORDER", "CHK_SYNC", "CHK_DATAGRAM", "DATAGRAM",
 	"ERR_MISSING_OPCODE", "ERR_UNSUPPORTED_OPCODE", "ERR_TOO_MANY_RDMA_ATM_REQ", "ERR_RNR", "ERR_MALFORMED_WQE",
 	"ERR_LKEY_VIOLATION", "ERR_LENGTH", "ERR_BUFFER_SIZE", "ERR_RKEY_VIOLATION", "ERR_MISALIGNED_ATOMIC",
 	"ERR_OPERATIONAL", "ERR_INVALIDATE_RKEY", "ERR_CORRUPT_QUEUE", "DONE",
@@ -95,7 +98,7 @@ func (q *QP) respHandle(now mono.Time, p *wire.Packet) Verdict {
 }
 
 func (q *QP) respRun(x *respPacket) {
-	for s := respChkPSN; s != respDone; {
+	for s := q.resp.begin; s != respDone; {
 		s = q.respStep(s, x)
 	}
 }
@@ -130,15 +133,18 @@ func (q *QP) respStep(s respState, x *respPacket) respState {
 		return q.respDoDuplicate(x)
 	case respOutOfOrder:
 		return q.respDoOutOfOrder(x)
-	case respErrRNR:
-		return q.respDoRNR(x)
-	case respErrInvalidate:
-		return q.respFailInvalidate(x)
-	case respErrCorrupt:
-		return q.respFailCorrupt(x)
-	case respErrOpSeq, respErrAccessFlags, respErrTooManyRDAtom, respErrMalformedWQE, respErrLKey, respErrLength,
-		respErrBufferSize, respErrRKey, respErrMisaligned, respErrOperational:
-		return q.respFail(s, x)
+	case respChkSync:
+		return q.respCheckSync(x)
+	case respChkDatagram:
+		return q.respCheckDatagram(x)
+	case respDatagram:
+		return q.respDoDatagram(x)
+	case respErrOpSeq, respErrAccessFlags, respErrTooManyRDAtom, respErrRNR, respErrMalformedWQE, respErrLKey, respErrLength,
+		respErrBufferSize, respErrRKey, respErrMisaligned, respErrOperational, respErrInvalidate, respErrCorrupt:
+		if q.oneWay() {
+			return q.respRefuse(s, x)
+		}
+		return q.respAnswerError(s, x)
 	case respDone, numRespStates:
 	}
 	return respDone

@@ -28,6 +28,10 @@ func (w *heldWQE) init(elem int) {
 	w.sges = make([]heldSGE, min(queue.RecvMaxSGE(elem), ibv.MaxSGE))
 }
 
+// rewind makes the request as good as new: the message that it was for has been
+// abandoned.
+func (w *heldWQE) rewind() { w.cur, w.off = 0, 0 }
+
 // drop forgets the request. The region pointers go too, so that memory that has
 // been deregistered is not held on to.
 func (w *heldWQE) drop() {
@@ -53,9 +57,9 @@ func (w *heldWQE) load(slot []byte) bool {
 	return sum == uint64(h.Length)
 }
 
-// respTakeWQE copies the next posted receive work request. For a SEND its
-// entries are checked now, all of them, before a byte is placed; a WRITE with
-// immediate does not use them.
+// respTakeWQE copies the next posted receive work request, unless an abandoned
+// message has left one. For a SEND its entries are checked now, all of them,
+// before a byte is placed; a WRITE with immediate does not use them.
 func (q *QP) respTakeWQE(x *respPacket) respState {
 	r := &q.resp
 	if r.rq == nil {
@@ -65,10 +69,10 @@ func (q *QP) respTakeWQE(x *respPacket) respState {
 	switch {
 	case !ok:
 		return respErrCorrupt
+	case r.wqe.held:
 	case n == 0:
 		return respErrRNR
-	}
-	if !r.wqe.load(r.rq.Slot(0)) {
+	case !r.wqe.load(r.rq.Slot(0)):
 		return respErrMalformedWQE
 	}
 	if x.p.Info.Write {

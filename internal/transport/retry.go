@@ -128,9 +128,9 @@ func (q *QP) reqRNRNak(now mono.Time, code uint8) {
 }
 
 // reqFault fails the message that PSN p belongs to: the memory of its payload
-// has gone away. It completes once it is the oldest; until then nothing from it
-// on is sent.
-func (q *QP) reqFault(now mono.Time, p psn.PSN) {
+// has gone away, or the path of its datagram. It completes with status once it is
+// the oldest; until then nothing from it on is sent.
+func (q *QP) reqFault(now mono.Time, p psn.PSN, status ibv.WCStatus) {
 	r := &q.req
 	if !q.reqLive() || p.Less(r.una) || !p.Less(r.max) {
 		return
@@ -140,11 +140,14 @@ func (q *QP) reqFault(now mono.Time, p psn.PSN) {
 		if w.offset(p) >= w.packets {
 			continue
 		}
-		w.status = ibv.WCLocProtErr
+		w.status = status
 		if i != r.head && w.first.Less(r.nxt) {
 			r.nxt, r.cur = w.first, i
 		}
 		break
+	}
+	if q.oneWay() {
+		q.reqSent(now)
 	}
 	q.reqSettle(now)
 }

@@ -15,6 +15,7 @@ type Intent struct {
 	QP     *QP
 	Info   *wire.OpInfo
 	PSN    psn.PSN
+	AH     uint32          // UD: address handle of the work request, whose path the packet takes; else 0
 	HdrLen int             // bytes of Hdr in use
 	Len    int             // payload bytes
 	Hdr    [MaxHeader]byte // BTH (PadCnt set) and extension headers
@@ -67,7 +68,7 @@ func (b *Batch) next(q *QP, info *wire.OpInfo, p psn.PSN) *Intent {
 	b.Intents = b.Intents[:len(b.Intents)+1]
 	in := &b.Intents[len(b.Intents)-1]
 	in.QP, in.Info, in.PSN = q, info, p
-	in.HdrLen, in.Len = info.HeaderLen, 0
+	in.AH, in.HdrLen, in.Len = 0, info.HeaderLen, 0
 	in.first, in.n = len(b.Pieces), 0
 	h := wire.BTHAt(in.Hdr[:])
 	*h = wire.BTH{}

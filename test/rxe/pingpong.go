@@ -12,48 +12,90 @@ import (
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
-// pingpongRows are runs of `roce-xdp pingpong rc` against ibv_rc_pingpong.
+// exchange is one run of `roce-xdp pingpong` against the C program of the same
+// transport service.
+type exchange struct {
+	service     string // rc, uc or ud
+	family      family
+	server      bool // we are the server
+	mtu         int  // path MTU; 0 for ud, which takes the port's
+	size, iters int
+	flags       []string
+}
+
+func (x *exchange) row() row {
+	role := "client"
+	if x.server {
+		role = "server"
+	}
+	if x.service != "rc" {
+		role = x.service + "-" + role
+	}
+	name := fmt.Sprintf("pingpong/%s/%s/", role, x.family.name)
+	if x.mtu != 0 {
+		name += fmt.Sprintf("mtu%d/", x.mtu)
+	}
+	name += fmt.Sprintf("%dB", x.size)
+	if len(x.flags) > 0 {
+		name += "/" + strings.Join(x.flags, "")
+	}
+	return row{name: name, group: "pingpong", limit: 2 * time.Minute, run: x.run}
+}
+
+// args are the options of both ends.
+func (x *exchange) args() []string {
+	a := []string{"-s", fmt.Sprint(x.size), "-n", fmt.Sprint(x.iters)}
+	if x.mtu != 0 {
+		a = append(a, "-m", fmt.Sprint(x.mtu))
+	}
+	return append(a, x.flags...)
+}
+
+// pingpongRows are runs over all services, in both roles. The unreliable ones
+// have messages of few packets: the C programs wait for ever for one that an
+// emulated CPU was too slow for.
 func pingpongRows() []row {
 	var all []row
-	add := func(f family, mtu, size, iters int, server bool, flags ...string) {
-		role := "client"
-		if server {
-			role = "server"
-		}
-		name := fmt.Sprintf("pingpong/%s/%s/mtu%d/%dB", role, f.name, mtu, size)
-		if len(flags) > 0 {
-			name += "/" + strings.Join(flags, "")
-		}
-		args := append([]string{"-s", fmt.Sprint(size), "-m", fmt.Sprint(mtu), "-n", fmt.Sprint(iters)}, flags...)
-		all = append(all, row{name: name, group: "pingpong", limit: 2 * time.Minute, run: func(ctx context.Context, b *bench) error {
-			return pingpong(ctx, b, f, server, size*iters*2, args)
-		}})
-	}
 	for i, f := range families {
 		for _, server := range []bool{false, true} {
-			for _, mtu := range mtus {
-				add(f, mtu, 64, 200, server)
-				add(f, mtu, 4096, 100, server)
-				add(f, mtu, 65536, 30, server)
+			add := func(service string, mtu, size, iters int, flags ...string) {
+				x := exchange{service: service, family: f, server: server, mtu: mtu, size: size, iters: iters, flags: flags}
+				all = append(all, x.row())
 			}
-			add(f, mtus[i], 4096, 50, server, "-c")
-			add(f, mtus[i], 4096, 50, server, "-e")
-			add(f, mtus[i], 65536, 20, server, "-c", "-e")
+			for _, mtu := range mtus {
+				add("rc", mtu, 64, 200)
+				add("rc", mtu, 4096, 100)
+				add("rc", mtu, 65536, 30)
+			}
+			add("rc", mtus[i], 4096, 50, "-c")
+			add("rc", mtus[i], 4096, 50, "-e")
+			add("rc", mtus[i], 65536, 20, "-c", "-e")
+
+			add("uc", mtus[i], 64, 200)
+			add("uc", mtus[1-i], 4096, 100)
+			add("uc", mtus[i], 16384, 30)
+			add("uc", mtus[1-i], 5000, 50, "-c", "-e")
+
+			add("ud", 0, 1, 100)
+			add("ud", 0, 1024, 200)
+			add("ud", 0, 4096, 100)
+			add("ud", 0, 1023, 50, "-c", "-e")
 		}
 	}
 	return all
 }
 
 // attempts is how often a ping-pong row is run. The program's time-out is fixed:
-// it gives up after 0.54 s without an answer, and an emulated CPU on a busy host
-// stands still for longer at times. The other rows have time-outs of their own.
+// it gives up after a second or two without an answer, and an emulated CPU on a
+// busy host stands still for longer at times. The other rows have time-outs of
+// their own.
 const attempts = 3
 
-// pingpong runs both ends, again when ours got no answer from the guest.
-func pingpong(ctx context.Context, b *bench, f family, server bool, total int, args []string) error {
+// run runs both ends, again when ours got no answer from the guest.
+func (x *exchange) run(ctx context.Context, b *bench) error {
 	var err error
 	for n := 1; n <= attempts; n++ {
-		if err = pingpongOnce(ctx, b, f, server, total, args); err == nil || !errors.Is(err, errNoAnswer) || ctx.Err() != nil {
+		if err = x.once(ctx, b); err == nil || !errors.Is(err, errNoAnswer) || ctx.Err() != nil {
 			return err
 		}
 		fmt.Fprintf(b.note, "# no answer from the guest, attempt %d of %d\n", n, attempts)
@@ -63,21 +105,22 @@ func pingpong(ctx context.Context, b *bench, f family, server bool, total int, a
 
 var errNoAnswer = errors.New("no answer")
 
-// pingpongOnce runs both ends and demands success and the same count of both.
-// When one fails, the other is ended.
-func pingpongOnce(ctx context.Context, b *bench, f family, server bool, total int, args []string) error {
+// once runs both ends and demands success and the same count of both. When one
+// fails, the other is ended.
+func (x *exchange) once(ctx context.Context, b *bench) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	rxe := append([]string{"ibv_rc_pingpong", "-d", "rxe0", "-g", fmt.Sprint(f.gidIndex)}, args...)
-	own := append([]string{b.o.binary, "pingpong", "rc", "-d", ourEnd, "-g", fmt.Sprint(f.ownIndex)}, args...)
-	if server {
+	f := x.family
+	rxe := append([]string{"ibv_" + x.service + "_pingpong", "-d", "rxe0", "-g", fmt.Sprint(f.gidIndex)}, x.args()...)
+	own := append([]string{b.o.binary, "pingpong", x.service, "-d", ourEnd, "-g", fmt.Sprint(f.ownIndex)}, x.args()...)
+	if x.server {
 		rxe = append(rxe, f.ours.String())
 	} else {
-		// ibv_rc_pingpong listens on IPv4 only; the GIDs are of the family all the same.
+		// The C programs listen on IPv4 only; the GIDs are of the family all the same.
 		own = append(own, families[0].guest.String())
 	}
 	ends := [2]*exec.Cmd{b.guest(ctx, 40*time.Second, strings.Join(rxe, " ")), b.host(ctx, own...)}
-	if server {
+	if x.server {
 		ends[0], ends[1] = ends[1], ends[0]
 	}
 	var outs [2]bytes.Buffer
@@ -86,7 +129,7 @@ func pingpongOnce(ctx context.Context, b *bench, f family, server bool, total in
 	for i, cmd := range ends {
 		cmd.Stdout, cmd.Stderr = &outs[i], &outs[i]
 		if i == 1 {
-			err = b.listening(ctx, server)
+			err = b.listening(ctx, x.server)
 		}
 		if err == nil {
 			err = cmd.Start()
@@ -106,7 +149,7 @@ func pingpongOnce(ctx context.Context, b *bench, f family, server bool, total in
 			cancel()
 		}
 	}
-	want := fmt.Sprintf("%d bytes in", total)
+	want := fmt.Sprintf("%d bytes in", x.size*x.iters*2)
 	for i := range outs {
 		text := outs[i].String()
 		if err == nil && (!strings.Contains(text, want) || strings.Contains(text, "invalid data")) {

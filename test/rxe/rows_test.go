@@ -51,8 +51,10 @@ func TestRows(t *testing.T) {
 			t.Errorf("loss %s has %d rows, want both roles and families", l.name, n)
 		}
 	}
-	if kinds["pingpong/client"] != 18 || kinds["pingpong/server"] != 18 {
-		t.Errorf("ping-pong rows: %v", kinds)
+	for kind, want := range map[string]int{"": 18, "uc-": 8, "ud-": 8} {
+		if c, s := kinds["pingpong/"+kind+"client"], kinds["pingpong/"+kind+"server"]; c != want || s != want {
+			t.Errorf("ping-pong: %d rows as %sclient and %d as server, want %d", c, kind, s, want)
+		}
 	}
 }
 

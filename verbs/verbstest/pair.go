@@ -9,9 +9,9 @@ import (
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
-// Options of a connected pair. The zero value is a usable pair.
+// Options of a pair. The zero value is a usable pair.
 type Options struct {
-	MTU         verbs.MTU    // 0: the smaller of both ports' active MTU
+	MTU         verbs.MTU    // 0: the smaller of both ports' active MTU; not for UD, which has that
 	GIDIndex    [2]int       // of A and B; used when UseGIDIndex
 	UseGIDIndex bool         // otherwise each side's default GID
 	BufferSize  int          // bytes of each side's region; 0: 1 MiB
@@ -27,12 +27,13 @@ type Options struct {
 	RDAtomic    uint8        // READs and atomics outstanding; 0: 16
 	Access      verbs.Access // of region and queue pair; 0: everything
 	SigAll      bool
+	QKey        uint32 // UD: of both ends; 0: 0x11111111
 }
 
 // All are the access rights that let a peer do everything.
 const All = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 
-// End is one side of a connected pair.
+// End is one side of a pair.
 type End struct {
 	Dev *verbs.Context
 	PD  *verbs.PD
@@ -43,10 +44,13 @@ type End struct {
 	GID verbs.GIDEntry
 	PSN uint32
 
+	AH   *verbs.AH // UD: leads to the other end
+	QKey uint32    // UD: what datagrams to this end must have
+
 	ownCQ bool
 }
 
-// Pair are two connected ends.
+// Pair are two ends, connected or, with UD, acquainted.
 type Pair struct {
 	A, B *End
 	MTU  verbs.MTU
@@ -71,6 +75,9 @@ func (o Options) withDefaults() Options {
 	def8(&o.RNRRetry, 7)
 	def8(&o.MinRNRTimer, 12)
 	def8(&o.RDAtomic, 16)
+	if o.QKey == 0 {
+		o.QKey = 0x11111111
+	}
 	if o.Access == 0 {
 		o.Access = All
 	}
@@ -81,7 +88,25 @@ func (o Options) withDefaults() Options {
 // brings both to RTS. Everything ends with the test.
 func RCPair(t testing.TB, a, b *verbs.Context, o Options) *Pair {
 	t.Helper()
-	p, err := NewRCPair(a, b, o)
+	return pairForTest(t, verbs.RC, a, b, o)
+}
+
+// UCPair is RCPair of unreliable connections.
+func UCPair(t testing.TB, a, b *verbs.Context, o Options) *Pair {
+	t.Helper()
+	return pairForTest(t, verbs.UC, a, b, o)
+}
+
+// UDPair makes two queue pairs of datagrams in RTS and an address handle of each
+// end at the other.
+func UDPair(t testing.TB, a, b *verbs.Context, o Options) *Pair {
+	t.Helper()
+	return pairForTest(t, verbs.UD, a, b, o)
+}
+
+func pairForTest(t testing.TB, typ verbs.QPType, a, b *verbs.Context, o Options) *Pair {
+	t.Helper()
+	p, err := NewPair(typ, a, b, o)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -94,10 +119,13 @@ func RCPair(t testing.TB, a, b *verbs.Context, o Options) *Pair {
 }
 
 // NewRCPair is RCPair without a test.
-func NewRCPair(a, b *verbs.Context, o Options) (*Pair, error) {
+func NewRCPair(a, b *verbs.Context, o Options) (*Pair, error) { return NewPair(verbs.RC, a, b, o) }
+
+// NewPair is RCPair, UCPair or UDPair without a test.
+func NewPair(typ verbs.QPType, a, b *verbs.Context, o Options) (*Pair, error) {
 	o = o.withDefaults()
 	p := &Pair{MTU: o.MTU}
-	if p.MTU == 0 {
+	if p.MTU == 0 || typ == verbs.UD {
 		m, err := commonMTU(a, b)
 		if err != nil {
 			return nil, err
@@ -105,8 +133,8 @@ func NewRCPair(a, b *verbs.Context, o Options) (*Pair, error) {
 		p.MTU = m
 	}
 	var err error
-	if p.A, err = newEnd(a, o, 0); err == nil {
-		p.B, err = newEnd(b, o, 1)
+	if p.A, err = newEnd(typ, a, o, 0); err == nil {
+		p.B, err = newEnd(typ, b, o, 1)
 	}
 	if err == nil {
 		err = join(p.A, p.B, p.MTU, o)
@@ -132,8 +160,8 @@ func commonMTU(a, b *verbs.Context) (verbs.MTU, error) {
 	return min(pa.ActiveMTU, pb.ActiveMTU), nil
 }
 
-func newEnd(dev *verbs.Context, o Options, side int) (*End, error) {
-	e := &End{Dev: dev, PSN: o.PSN}
+func newEnd(typ verbs.QPType, dev *verbs.Context, o Options, side int) (*End, error) {
+	e := &End{Dev: dev, PSN: o.PSN, QKey: o.QKey}
 	if e.PSN == 0 {
 		e.PSN = rand.Uint32N(1 << 24)
 	}
@@ -162,20 +190,26 @@ func newEnd(dev *verbs.Context, o Options, side int) (*End, error) {
 		return e, err
 	}
 	e.QP, err = e.PD.CreateQP(&verbs.QPInitAttr{
-		Type: verbs.RC, SendCQ: e.CQ, RecvCQ: e.CQ, SigAll: o.SigAll,
+		Type: typ, SendCQ: e.CQ, RecvCQ: e.CQ, SigAll: o.SigAll,
 		Cap: verbs.QPCap{MaxSendWR: o.Depth, MaxRecvWR: o.Depth, MaxSendSGE: o.SGE, MaxRecvSGE: o.SGE, MaxInline: o.Inline},
 	})
 	return e, err
 }
 
 // join brings e's queue pair to RTS towards peer.
-func join(e, peer *End, mtu verbs.MTU, o Options) error {
+func join(e, peer *End, mtu verbs.MTU, o Options) (err error) {
 	path := connect.Path{
 		MTU: mtu, SGIDIndex: e.GID.Index, Access: o.Access, RDAtomic: o.RDAtomic,
 		Timeout: o.Timeout, RetryCnt: o.Retry, RNRRetry: o.RNRRetry, MinRNRTimer: o.MinRNRTimer,
+		QKey: o.QKey,
 	}
 	if err := connect.ToInit(e.QP, path); err != nil {
 		return err
+	}
+	if e.QP.Type() == verbs.UD {
+		if e.AH, err = connect.AH(e.PD, path, peer.endpoint()); err != nil {
+			return err
+		}
 	}
 	return connect.Connect(e.QP, path, e.endpoint(), peer.endpoint())
 }
@@ -201,6 +235,9 @@ func (e *End) close() error {
 	var errs []error
 	if e.QP != nil {
 		errs = append(errs, e.QP.Destroy())
+	}
+	if e.AH != nil {
+		errs = append(errs, e.AH.Destroy())
 	}
 	if e.MR != nil {
 		errs = append(errs, e.MR.Deregister())

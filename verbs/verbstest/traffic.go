@@ -59,25 +59,34 @@ func (e *End) Done(id uint64, op verbs.WCOpcode) (verbs.WC, error) {
 const imm = 0xa1b2c3d4
 
 // Send moves n bytes at offset 0 from A to B with SEND, with immediate data when
-// withImm, and compares memory. Bytes around the target must not change.
+// withImm, and compares memory. Bytes around the target must not change. Of a
+// datagram it checks the header in front too.
 func (p *Pair) Send(n int, withImm bool) error {
 	want := p.prepare(n)
 	op := verbs.OpSend
 	if withImm {
 		op = verbs.OpSendWithImm
 	}
-	if err := p.B.Recv(2, guard, n); err != nil {
+	if err := p.B.Recv(2, guard, p.front()+n); err != nil {
 		return err
 	}
-	if err := p.A.Post(verbs.SendWR{WRID: 1, Opcode: op, SGList: p.source(n), Imm: imm}); err != nil {
+	wr := verbs.SendWR{WRID: 1, Opcode: op, SGList: p.source(n), Imm: imm}
+	p.Address(&wr)
+	if err := p.A.Post(wr); err != nil {
 		return err
 	}
 	wc, err := p.B.Done(2, verbs.WCRecv)
 	if err != nil {
 		return fmt.Errorf("receive: %w", p.cause(err))
 	}
-	if err := checkRecv(wc, n, withImm); err != nil {
+	if err := checkRecv(wc, p.front()+n, withImm); err != nil {
 		return err
+	}
+	if p.front() != 0 {
+		if err := p.checkFront(&wc, p.B.Buf[guard:], n, withImm); err != nil {
+			return err
+		}
+		copy(want[guard:], p.B.Buf[guard:guard+verbs.GRHLen])
 	}
 	if _, err := p.A.Done(1, verbs.WCSend); err != nil {
 		return fmt.Errorf("send: %w", err)
@@ -92,6 +101,22 @@ func (p *Pair) cause(err error) error {
 	if p.A.CQ.Poll(wcs[:]) == 1 {
 		return errors.Join(err, wcs[0].Err())
 	}
+	return err
+}
+
+// arrived returns when all that A has sent before has reached B: of an
+// unreliable connection, a completed WRITE says that it has left and no more.
+func (p *Pair) arrived() error {
+	if err := p.B.Recv(4, 0, 0); err != nil {
+		return err
+	}
+	if err := p.A.Post(verbs.SendWR{WRID: 3, Opcode: verbs.OpSend}); err != nil {
+		return err
+	}
+	if _, err := p.A.Done(3, verbs.WCSend); err != nil {
+		return err
+	}
+	_, err := p.B.Done(4, verbs.WCRecv)
 	return err
 }
 
@@ -120,6 +145,11 @@ func (p *Pair) Write(n int, withImm bool) error {
 	}
 	if _, err := p.A.Done(1, verbs.WCRDMAWrite); err != nil {
 		return fmt.Errorf("write: %w", err)
+	}
+	if p.A.QP.Type() == verbs.UC && !withImm {
+		if err := p.arrived(); err != nil {
+			return err
+		}
 	}
 	return p.compare(p.B.Buf, want)
 }
@@ -184,11 +214,12 @@ const guard = 64
 // random bytes, and returns what B's buffer must hold afterwards.
 func (p *Pair) prepare(n int) []byte {
 	seed := rand.Uint64()
-	end := min(len(p.B.Buf), guard+n+guard)
+	at := guard + p.front()
+	end := min(len(p.B.Buf), at+n+guard)
 	Fill(p.A.Buf[:n], seed)
 	Fill(p.B.Buf[:end], seed+1)
 	want := append([]byte(nil), p.B.Buf[:end]...)
-	copy(want[guard:], p.A.Buf[:n])
+	copy(want[at:], p.A.Buf[:n])
 	return want
 }
 

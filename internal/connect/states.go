@@ -6,9 +6,9 @@ import (
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
-// Path has the attributes of a reliable connection that the two ends choose; a
-// zero field other than SGIDIndex, SL, TrafficClass and Access means the default
-// of Defaults.
+// Path has the attributes of a queue pair that the two ends choose, those that
+// its type has; a zero field other than SGIDIndex, SL, TrafficClass, Access and
+// QKey means the default of Defaults.
 type Path struct {
 	MTU          verbs.MTU // the same at both ends
 	SGIDIndex    int
@@ -19,7 +19,8 @@ type Path struct {
 	Timeout      uint8        // exponent of 4.096 us
 	RetryCnt     uint8
 	RNRRetry     uint8
-	MinRNRTimer  uint8 // code of IBTA vol. 1, table 45
+	MinRNRTimer  uint8  // code of IBTA vol. 1, table 45
+	QKey         uint32 // UD: what datagrams to it must have
 }
 
 // Defaults fills the fields of p that are zero: MTU 1024, 16 READs outstanding,
@@ -42,26 +43,33 @@ func (p Path) Defaults() Path {
 
 // ToInit moves a queue pair from RESET to INIT; receives can be posted then.
 func ToInit(qp *verbs.QP, p Path) error {
-	return qp.Modify(&verbs.QPAttr{State: verbs.QPStateInit, Port: 1, AccessFlags: p.Access},
-		verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrPort|verbs.AttrAccessFlags)
+	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, AccessFlags: p.Access, QKey: p.QKey}
+	mask := verbs.AttrState | verbs.AttrPKeyIndex | verbs.AttrPort
+	if qp.Type() == verbs.UD {
+		return qp.Modify(&attr, mask|verbs.AttrQKey)
+	}
+	return qp.Modify(&attr, mask|verbs.AttrAccessFlags)
 }
 
-// ToRTR moves a queue pair from INIT to RTR, where it answers the peer.
+// ToRTR moves a queue pair from INIT to RTR, where it answers the peer. One of
+// type UD has no peer: it hears all that know its Q_Key.
 func ToRTR(qp *verbs.QP, p Path, peer Endpoint) error {
+	if qp.Type() == verbs.UD {
+		return qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTR}, verbs.AttrState)
+	}
 	if err := peer.Check(); err != nil {
 		return err
 	}
 	p = p.Defaults()
 	attr := verbs.QPAttr{
-		State: verbs.QPStateRTR, PathMTU: p.MTU, DestQPN: peer.QPN, RQPSN: peer.PSN,
+		State: verbs.QPStateRTR, PathMTU: p.MTU, DestQPN: peer.QPN, RQPSN: peer.PSN, AV: p.Address(peer),
 		MaxDestRDAtomic: p.RDAtomic, MinRNRTimer: p.MinRNRTimer,
-		AV: verbs.AddressVector{
-			DGID: verbs.GID(peer.GID.As16()), SGIDIndex: p.SGIDIndex, Port: 1,
-			HopLimit: 64, TrafficClass: p.TrafficClass, SL: p.SL,
-		},
 	}
-	return qp.Modify(&attr, verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|
-		verbs.AttrRQPSN|verbs.AttrMaxDestRDAtomic|verbs.AttrMinRNRTimer)
+	mask := verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN
+	if qp.Type() == verbs.RC {
+		mask |= verbs.AttrMaxDestRDAtomic | verbs.AttrMinRNRTimer
+	}
+	return qp.Modify(&attr, mask)
 }
 
 // ToRTS moves a queue pair from RTR to RTS, where it can send. Own is what the
@@ -72,8 +80,11 @@ func ToRTS(qp *verbs.QP, p Path, own Endpoint) error {
 		State: verbs.QPStateRTS, SQPSN: own.PSN, Timeout: p.Timeout, RetryCnt: p.RetryCnt,
 		RNRRetry: p.RNRRetry, MaxRDAtomic: p.RDAtomic,
 	}
-	return qp.Modify(&attr, verbs.AttrState|verbs.AttrSQPSN|verbs.AttrTimeout|verbs.AttrRetryCnt|
-		verbs.AttrRNRRetry|verbs.AttrMaxQPRDAtomic)
+	mask := verbs.AttrState | verbs.AttrSQPSN
+	if qp.Type() == verbs.RC {
+		mask |= verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxQPRDAtomic
+	}
+	return qp.Modify(&attr, mask)
 }
 
 // Connect moves a queue pair from INIT to RTS.
@@ -85,6 +96,23 @@ func Connect(qp *verbs.QP, p Path, own, peer Endpoint) error {
 		return fmt.Errorf("to RTS: %w", err)
 	}
 	return nil
+}
+
+// Address is the address vector of the way to peer.
+func (p Path) Address(peer Endpoint) verbs.AddressVector {
+	return verbs.AddressVector{
+		DGID: verbs.GID(peer.GID.As16()), SGIDIndex: p.SGIDIndex, Port: 1,
+		HopLimit: 64, TrafficClass: p.TrafficClass, SL: p.SL,
+	}
+}
+
+// AH makes the address handle by which datagrams reach peer.
+func AH(pd *verbs.PD, p Path, peer Endpoint) (*verbs.AH, error) {
+	if err := peer.Check(); err != nil {
+		return nil, err
+	}
+	av := p.Address(peer)
+	return pd.CreateAH(&av)
 }
 
 // PathMTU is the MTU of that many bytes, 0 when there is none.

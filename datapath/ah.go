@@ -1,0 +1,192 @@
+package datapath
+
+import (
+	"fmt"
+	"sync/atomic"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/transport"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
+)
+
+// maxAH is how many address handles a device has at most.
+const maxAH = 1 << ahBits
+
+// address is what an address handle stands for. Workers read it without a lock;
+// a change puts another in its place.
+type address struct {
+	handle uint32
+	pd     uint32
+	local  bool // the peer is on this device
+	spread bool // no flow label was given: the source port is the queue pair's
+	path   wire.Path
+}
+
+// ahTable finds addresses by handle without a lock, in two levels as qpTable.
+type ahTable struct {
+	pages [maxAH >> pageBits]atomic.Pointer[ahPage]
+}
+
+type ahPage [1 << pageBits]atomic.Pointer[address]
+
+// A handle is a number that counts up and never comes again before all others
+// have been given out; its low bits are its place in the table. So a work request
+// that outlives its handle finds nobody, not the next peer.
+const (
+	ahBits = 16
+	ahMask = maxAH - 1
+)
+
+// get is the address of a handle, nil if there is none (any more).
+func (t *ahTable) get(handle uint32) *address {
+	i := handle & ahMask
+	page := t.pages[i>>pageBits].Load()
+	if page == nil {
+		return nil
+	}
+	if a := page[i&pageMask].Load(); a != nil && a.handle == handle {
+		return a
+	}
+	return nil
+}
+
+// put makes a the address at the place of a handle, nil none. The device's lock
+// is held.
+func (t *ahTable) put(handle uint32, a *address) {
+	i := handle & ahMask
+	slot := &t.pages[i>>pageBits]
+	page := slot.Load()
+	if page == nil {
+		page = new(ahPage)
+		slot.Store(page)
+	}
+	page[i&pageMask].Store(a)
+}
+
+// taken reports whether the place of a handle is in use.
+func (t *ahTable) taken(handle uint32) bool {
+	i := handle & ahMask
+	page := t.pages[i>>pageBits].Load()
+	return page != nil && page[i&pageMask].Load() != nil
+}
+
+// way is where a packet goes.
+type way struct {
+	path    *wire.Path // nil: nowhere
+	local   bool       // it ends at this device
+	srcPort uint16     // not that of the path, unless 0
+}
+
+// wayOf is the way of a packet of q: that of the connection, or of the address
+// handle of a datagram. There is none by a handle that is not there (any more),
+// or that another protection domain has.
+func (d *Device) wayOf(q *qp, in *transport.Intent) way {
+	if !q.datagram {
+		return way{path: &q.path, local: q.local}
+	}
+	a := d.addresses.get(in.AH)
+	if a == nil || a.pd != uint32(q.cfg.PD) {
+		return way{}
+	}
+	to := way{path: &a.path, local: a.local}
+	if a.spread {
+		// A port for each queue pair spreads them over the queues of the peer and
+		// the paths to it.
+		to.srcPort = wire.PortFromQPN(q.num)
+	}
+	return to
+}
+
+// handleRoute is an address handle as control calls see it.
+type handleRoute struct {
+	pd    uint32
+	route route
+}
+
+// CreateAH finds the way to a peer and keeps it under a handle. Errors are those
+// of Modify with AV.
+func (d *Device) CreateAH(pd uint32, av *ibv.AddressVector) (uint32, error) {
+	if err := d.enterPD(pd); err != nil {
+		return 0, err
+	}
+	h, err := d.createAH(pd, av)
+	if err != nil {
+		d.leavePD(pd)
+	}
+	return h, err
+}
+
+func (d *Device) createAH(pd uint32, av *ibv.AddressVector) (uint32, error) {
+	if av == nil {
+		return 0, fmt.Errorf("%w: no address vector", ErrInvalid)
+	}
+	self, r, err := d.findRoute(av)
+	if err != nil {
+		return 0, err
+	}
+	if err := transport.CheckAddress(av, self); err != nil {
+		return 0, err
+	}
+	r.fields.UDPSrcPort = wire.FlowLabelToPort(r.fields.FlowLabel)
+	a := &address{pd: pd, local: r.local, spread: r.fields.FlowLabel == 0}
+	if err := a.path.Set(&r.fields); err != nil {
+		return 0, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return 0, ErrClosed
+	}
+	if len(d.handles) >= maxAH {
+		return 0, fmt.Errorf("%w: %d address handles", ErrLimit, maxAH)
+	}
+	for {
+		d.lastAH++
+		if d.lastAH != 0 && !d.addresses.taken(d.lastAH) {
+			break
+		}
+	}
+	a.handle = d.lastAH
+	d.handles[a.handle] = &handleRoute{pd: pd, route: r}
+	d.addresses.put(a.handle, a)
+	return a.handle, nil
+}
+
+// DestroyAH frees a handle and returns when no frame is laid out by it any more.
+func (d *Device) DestroyAH(handle uint32) error {
+	d.mu.Lock()
+	h, ok := d.handles[handle]
+	if ok {
+		delete(d.handles, handle)
+		d.addresses.put(handle, nil)
+	}
+	d.mu.Unlock()
+	switch {
+	case d.closed.Load(): // it went with the device
+		return nil
+	case !ok:
+		return fmt.Errorf("%w: no address handle %#x", ErrInvalid, handle)
+	}
+	d.leavePD(h.pd)
+	// Who looked it up before holds a worker's lock.
+	for _, w := range d.workers {
+		if w.quiesce() != nil {
+			return nil // the device is closed: nothing runs after it
+		}
+	}
+	return nil
+}
+
+// changeHandles lets change alter the routes of address handles and makes the
+// headers of those for which it returns true again. The device's lock is held.
+func (d *Device) changeHandles(change func(r *route) bool) {
+	for handle, h := range d.handles {
+		if !change(&h.route) {
+			continue
+		}
+		next := *d.addresses.get(handle)
+		if next.path.Set(&h.route.fields) == nil {
+			d.addresses.put(handle, &next)
+		}
+	}
+}
