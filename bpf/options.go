@@ -14,7 +14,7 @@ type Options struct {
 	// pair that is registered. It can be changed later.
 	UnknownQPN Action
 	// NoSocket is for frames to a registered queue pair that arrive on a receive
-	// queue without socket, as when no daemon runs. It can be changed later.
+	// queue without socket, as when no process has the pins. It can be changed later.
 	NoSocket Action
 	// PinDir is a directory on a BPF file system, see [PinPath]. With it the link
 	// and the maps outlive the process: the next process that loads with the same

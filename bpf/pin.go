@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// pinRoot is where the daemon pins by default.
+// pinRoot is the directory below which PinPath has one for each interface.
 const pinRoot = "/sys/fs/bpf/roce-xdp"
 
 // pinLink is the name of the link's pin; the maps' pins have the maps' names.
