@@ -119,6 +119,11 @@ func (c *Channel) send(e envelope) error {
 // Receive waits for the next message and decodes it into v. It is ErrPeer when
 // the peer gave up, io.EOF wrapped when it closed the connection.
 func (c *Channel) Receive(v any) error {
+	// A peer of another kind may send no line end and wait for our answer: its
+	// first byte tells.
+	if first, err := c.in.Peek(1); err == nil && first[0] != '{' {
+		return fmt.Errorf("%w: not a message", ErrProtocol)
+	}
 	line, err := c.in.ReadSlice('\n')
 	switch {
 	case errors.Is(err, bufio.ErrBufferFull):

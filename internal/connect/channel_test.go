@@ -163,3 +163,19 @@ func TestListener(t *testing.T) {
 		}
 	})
 }
+
+// A program of another kind, such as ibv_rc_pingpong, sends its address without
+// a line end and waits: waiting for the rest would last for ever.
+func TestChannelForeignPeer(t *testing.T) {
+	server, client := channels(t, t.Context())
+	if _, err := client.conn.Write([]byte("0000:08b0c5:84d3a2:00000000000000000000ffffc0000202")); err != nil {
+		t.Fatal(err)
+	}
+	if err := server.conn.SetReadDeadline(time.Now().Add(5 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	var got string
+	if err := server.Receive(&got); !errors.Is(err, ErrProtocol) {
+		t.Errorf("Receive: %v, want ErrProtocol", err)
+	}
+}
