@@ -22,7 +22,7 @@ link. It takes about ten seconds and leaves nothing behind, also when it is
 interrupted.`,
 		Example: `  sudo roce-xdp demo
   sudo roce-xdp demo --mode generic --ipv6 --mtu 1500 -j`,
-		Args: argsBetween(0, 0, "demo takes none"),
+		Args: argsBetween(0, 0, "demo takes no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			device.queues = o.Queues
 			open, err := device.opener(cmd)

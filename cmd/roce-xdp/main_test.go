@@ -81,6 +81,11 @@ func TestHelp(t *testing.T) {
 		}},
 		// What makes no sense for a latency test is not offered.
 		{line: "perf write-lat --help", stdout: []string{`-n, --iters`}, absent: `--qp|--bidirectional|--cq-mod`},
+		// Atomics have one size.
+		{line: "perf atomic-bw --help", stdout: []string{`-q, --qp`}, absent: `--all`},
+		// An index that means "not given" is no default.
+		{line: "perf send-bw --help", stdout: []string{`address\)$`}, absent: `default -1`},
+		{line: "pingpong rc --help", stdout: []string{`address\)$`}, absent: `default -1`},
 		// The options of ibv_rc_pingpong.
 		{line: "pingpong rc --help", stdout: []string{
 			`-p, --port`, `-d, --device`, `-g, --gid-idx`, `-m, --mtu`, `-r, --rx-depth`, `-n, --iters`,
@@ -98,7 +103,7 @@ func TestHelp(t *testing.T) {
 func TestMisuse(t *testing.T) {
 	runAll(t, []command{
 		{line: "fly", code: 2, stderr: []string{`^roce-xdp: no command "fly"$`, `^See 'roce-xdp --help'\.$`}},
-		{line: "version now", code: 2, stderr: []string{`^roce-xdp: 1 arguments: version takes none$`}},
+		{line: "version now", code: 2, stderr: []string{`^roce-xdp: version takes no arguments, not 1$`}},
 		{line: "demo --speed 9", code: 2, stderr: []string{`^roce-xdp: unknown flag: --speed$`, `^See 'roce-xdp demo --help'\.$`}},
 		{line: "demo --mtu nine", code: 2, stderr: []string{`invalid argument "nine" for "--mtu"`}},
 		{line: "demo --mtu 335", code: 2, stderr: []string{`--mtu is 335: 336`}},
@@ -106,10 +111,16 @@ func TestMisuse(t *testing.T) {
 		{line: "demo --mode fast", code: 2, stderr: []string{`unknown XDP mode "fast": want auto, native \(drv\) or generic \(skb\)`}},
 		{line: "perf fly-bw", code: 2, stderr: []string{`no test "fly-bw"`}},
 		{line: "perf write-bw -n 2", code: 2, stderr: []string{`iterations \(-n\) is 2: 5 to`}},
+		{line: "perf write-bw -n 0", code: 2, stderr: []string{`--iters is 0: leave it out for the default`}},
+		{line: "perf write-bw -q 0", code: 2, stderr: []string{`--qp is 0`}},
+		{line: "perf read-lat -D 0", code: 2, stderr: []string{`--duration is 0`}},
+		{line: "perf write-bw -p 0", code: 2, stderr: []string{`port \(-p\) is 0: 1 to 65535`}},
+		{line: "perf write-bw -p 65536", code: 2, stderr: []string{`port \(-p\) is 65536`}},
+		{line: "pingpong rc -p 0", code: 2, stderr: []string{`port \(-p\) is 0`}},
 		{line: "perf write-bw -m 1500", code: 2, stderr: []string{`256, 512, 1024, 2048 and 4096`}},
 		{line: "perf atomic-lat -s 4", code: 2, stderr: []string{`atomics have 8 bytes`}},
 		{line: "perf write-lat -s 0", code: 2, stderr: []string{`\(-s\) is 0: 1 to`}},
-		{line: "perf write-bw one two", code: 2, stderr: []string{`2 arguments: the server`}},
+		{line: "perf write-bw one two", code: 2, stderr: []string{`one argument at most is possible, .*, not 2$`}},
 		{line: "perf write-bw -F -n 2", code: 2, stderr: []string{`iterations`}}, // -F is taken
 		{line: "pingpong xrc", code: 2, stderr: []string{`no transport service "xrc": rc, uc and ud are there`}},
 		{line: "pingpong uc -m 9000", code: 2, stderr: []string{`mtu \(-m\) is 9000`}},

@@ -45,7 +45,7 @@ func newPerfTest(test perf.Test) *cobra.Command {
 		Short: test.Title(),
 		Example: fmt.Sprintf(`  sudo roce-xdp perf %[1]s -d eth0             # the server
   sudo roce-xdp perf %[1]s -d eth0 192.0.2.1   # the client`, test),
-		Args: argsBetween(0, 1, "the server's host name or address is the only one"),
+		Args: argsBetween(0, 1, "one argument at most is possible, the server's host name or address"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			open, err := device.opener(cmd)
 			if err != nil {
@@ -53,6 +53,12 @@ func newPerfTest(test perf.Test) *cobra.Command {
 			}
 			if len(args) == 1 {
 				c.Server = args[0]
+			}
+			if err := notZero(cmd, "iters", "duration", "mtu", "qp", "tx-depth", "rx-depth", "post-list", "cq-mod", "outs"); err != nil {
+				return err
+			}
+			if err := checkPort(cmd, c.Port); err != nil {
+				return err
 			}
 			if cmd.Flags().Changed("size") {
 				p.Sizes = []int{size}
@@ -77,8 +83,11 @@ func newPerfTest(test perf.Test) *cobra.Command {
 	f.StringVarP(&c.Interface, "device", "d", "", "network interface (default: the one that leads to the other end)")
 	f.IntVarP(&c.Port, "port", "p", perf.DefaultPort, "TCP port on which the two ends meet")
 	f.IntVarP(&c.GIDIndex, "gid-index", "x", -1, "index of the source GID (default: that of the TCP connection's address)")
+	hideDefault(cmd, "gid-index")
 	f.IntVarP(&size, "size", "s", 0, "bytes of a message (default 65536, latency 2, atomics 8)")
-	f.BoolVarP(&p.AllSizes, "all", "a", false, "all sizes from 2 to 2^23")
+	if test.Op != perf.Atomic { // which have one size
+		f.BoolVarP(&p.AllSizes, "all", "a", false, "all sizes from 2 to 2^23")
+	}
 	f.IntVarP(&p.Iters, "iters", "n", 0, "messages of each size and queue pair (default 1000, WRITE bandwidth 5000)")
 	f.Float64VarP(&seconds, "duration", "D", 0, "seconds to run instead of a number of messages")
 	f.IntVarP(&p.MTU, "mtu", "m", 0, "path MTU (default: the largest that both links carry)")
@@ -98,4 +107,16 @@ func newPerfTest(test perf.Test) *cobra.Command {
 		f.BoolVar(&c.Output.Gbits, "report_gbits", false, "print Gb/sec instead of MB/sec")
 	}
 	return cmd
+}
+
+// notZero refuses a zero that was given for one of the named options, where it
+// would be taken for the default.
+func notZero(cmd *cobra.Command, names ...string) error {
+	for _, name := range names {
+		f := cmd.Flags().Lookup(name)
+		if f != nil && f.Changed && f.Value.String() == "0" {
+			return misuse(cmd, fmt.Errorf("--%s is 0: leave it out for the default", name))
+		}
+	}
+	return nil
 }

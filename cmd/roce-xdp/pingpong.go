@@ -59,7 +59,7 @@ func newPingpongOver(name string, service verbs.QPType) *cobra.Command {
 	o := pingpong.Defaults(service)
 	cmd := &cobra.Command{
 		Use:  name + " [flags] [SERVER]",
-		Args: argsBetween(0, 1, "the server's host name or address is the only one"),
+		Args: argsBetween(0, 1, "one argument at most is possible, the server's host name or address"),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			open, err := device.opener(cmd)
 			if err != nil {
@@ -67,6 +67,9 @@ func newPingpongOver(name string, service verbs.QPType) *cobra.Command {
 			}
 			if len(args) == 1 {
 				o.Server = args[0]
+			}
+			if err := checkPort(cmd, o.Port); err != nil {
+				return err
 			}
 			o.Open, o.Out = open, cmd.OutOrStdout()
 			o.Listening = func(port int) {
@@ -84,6 +87,7 @@ func newPingpongOver(name string, service verbs.QPType) *cobra.Command {
 	f.StringVarP(&o.Interface, "device", "d", "", "network interface (default: the one that leads to the other end)")
 	f.IntVarP(&o.Port, "port", "p", o.Port, "TCP port on which the two ends meet")
 	f.IntVarP(&o.GIDIndex, "gid-idx", "g", o.GIDIndex, "index of the source GID (default: that of the TCP connection's address)")
+	hideDefault(cmd, "gid-idx")
 	f.IntVarP(&o.Size, "size", "s", o.Size, "bytes of each message")
 	if service != verbs.UD {
 		f.IntVarP(&o.MTU, "mtu", "m", o.MTU, "path MTU")

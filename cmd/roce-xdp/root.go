@@ -51,15 +51,29 @@ Most commands need root, or the capabilities of docs/privileges.md.`,
 	return root
 }
 
-// argsBetween is a check of positional arguments whose failure is a usage error.
+// argsBetween is a check of positional arguments whose failure is a usage error;
+// what says how many there are.
 func argsBetween(low, high int, what string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
 		if len(args) < low || len(args) > high {
-			return misuse(cmd, fmt.Errorf("%d arguments: %s", len(args), what))
+			return misuse(cmd, fmt.Errorf("%s, not %d", what, len(args)))
 		}
 		return nil
 	}
 }
+
+// checkPort checks the TCP port on which the two ends of a test meet. Port 0,
+// any free one, is of no use: the client would have to guess it.
+func checkPort(cmd *cobra.Command, port int) error {
+	if port < 1 || port > 65535 {
+		return misuse(cmd, fmt.Errorf("port (-p) is %d: 1 to 65535 are possible", port))
+	}
+	return nil
+}
+
+// hideDefault keeps a value that stands for "not given" out of the help, where the
+// text of the option says what happens then.
+func hideDefault(cmd *cobra.Command, flag string) { cmd.Flags().Lookup(flag).DefValue = "0" }
 
 // deviceFlags are those of every command that opens a device.
 type deviceFlags struct {

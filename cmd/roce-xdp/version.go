@@ -15,7 +15,7 @@ func newVersion() *cobra.Command {
 		Use:     "version",
 		Short:   "Print which build this is",
 		Example: "  roce-xdp version -j",
-		Args:    argsBetween(0, 0, "version takes none"),
+		Args:    argsBetween(0, 0, "version takes no arguments"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			info := buildinfo.Get()
 			if asJSON {
