@@ -123,6 +123,21 @@ func TestNetnsDatagramTooLong(t *testing.T) {
 	}
 }
 
+// TestNetnsClientCannotConnect: the server hears of it instead of waiting for
+// messages of a client that is gone.
+func TestNetnsClientCannotConnect(t *testing.T) {
+	pair := netns.PairForTest(t, netns.PairOptions{MTU: 1500})
+	s, c := Defaults(verbs.RC), Defaults(verbs.RC)
+	c.MTU = 2048
+	server, client := runBoth(t, verbs.RC, pair, s, c)
+	if !errors.Is(client.err, datapath.ErrMTU) {
+		t.Errorf("client = %v, want ErrMTU", client.err)
+	}
+	if server.err == nil || !strings.Contains(server.err.Error(), "did not confirm") {
+		t.Errorf("server = %v, want that the client did not confirm", server.err)
+	}
+}
+
 // checkText looks for the four lines of the C programs.
 func checkText(t *testing.T, service verbs.QPType, out string) {
 	t.Helper()

@@ -185,7 +185,9 @@ func (s *side) connect() (err error) {
 }
 
 // handshake exchanges addresses and connects. The server is ready to receive
-// before it answers; the client sends nothing before its last word on TCP.
+// before it answers; the client sends nothing before its last word on TCP. A
+// client that cannot connect does not say it, so that the server does not wait
+// for messages that never come.
 func (s *side) handshake(tcp conn) error {
 	own := address{QPN: s.own.QPN, PSN: s.own.PSN, GID: verbs.GID(s.own.GID.As16())}
 	s.printAddress("  local address:  ", s.own, s.service == verbs.UD)
@@ -202,23 +204,18 @@ func (s *side) handshake(tcp conn) error {
 	if err := s.peer.Check(); err != nil {
 		return fmt.Errorf("%w: start it with the index of a RoCE v2 GID (-g)", err)
 	}
+	if err := s.connect(); err != nil {
+		return err
+	}
 	if s.Server == "" {
-		if err := s.connect(); err != nil {
-			return err
-		}
 		if err := tcp.send(own); err != nil {
 			return err
 		}
 		if err := tcp.finished(); err != nil {
 			return err
 		}
-	} else {
-		if err := tcp.finish(); err != nil {
-			return err
-		}
-		if err := s.connect(); err != nil {
-			return err
-		}
+	} else if err := tcp.finish(); err != nil {
+		return err
 	}
 	s.printAddress("  remote address: ", s.peer, false)
 	return nil
