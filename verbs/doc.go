@@ -11,7 +11,7 @@
 //	mr, err := pd.RegisterMemory(buf, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
 //	cq, err := dev.CreateCQ(256)
 //	qp, err := pd.CreateQP(&verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, RecvCQ: cq})
-//	err = qp.Modify(&attr, mask)
+//	err = qp.Modify(&attr, mask) // to INIT, RTR, RTS: examples/write has it whole
 //	err = qp.PostSend(&verbs.SendWR{Opcode: verbs.OpRDMAWrite, SGList: sges, ...})
 //	n := cq.Poll(wcs[:])
 //	n, err = cq.Wait(ctx, wcs[:])

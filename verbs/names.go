@@ -2,7 +2,8 @@ package verbs
 
 import "github.com/roce-xdp/roce-xdp/internal/ibv"
 
-// Types of libibverbs with its values.
+// Types of libibverbs with its values. Package internal/ibv has their fields,
+// methods and ranges: go doc github.com/roce-xdp/roce-xdp/internal/ibv QPAttr.
 type (
 	QPType         = ibv.QPType         // transport service of a queue pair
 	QPState        = ibv.QPState        // state of a queue pair
