@@ -254,12 +254,18 @@ func TestReqWindowAfterTimeout(t *testing.T) {
 		r.pass(reqTimeout)
 		sent(16)
 		r.stopped(reqWindow)
-		r.ack(15) // 16 acknowledged: 32 may be outstanding
-		sent(32)
-		r.nak(20) // more progress, and a loss in the middle: the window is whole again
-		sent(64)
-		r.ack(83)
+		r.pass(2 * reqTimeout)
+		sent(8)
+		r.pass(4 * reqTimeout)
+		sent(4)
+		r.ack(3)
+		sent(8)
+		r.ack(11)
 		sent(16)
+		r.nak(20) // progress too
+		sent(32)
+		r.ack(51) // the window is whole again
+		sent(48)
 		r.ack(99)
 		r.done("1 SUCCESS")
 	})

@@ -65,9 +65,10 @@ func (q *QP) reqExpire(now mono.Time) {
 		// Nobody answered: the peer or the way to it may be drowning in what was
 		// sent before. A few packets show where the peer is, since it acknowledges a
 		// duplicate with the newest PSN that it has executed; then the window grows
-		// back with each sign of progress.
+		// back with each sign of progress. Fewer each time, lest they fall into step
+		// with losses that come at regular intervals.
 		r.restarted = true
-		r.probing = probeWindow
+		r.probing = probeWindow >> r.timeouts
 		r.timeouts = min(r.timeouts+1, maxBackoff)
 		q.reqRepeat(now)
 	}
