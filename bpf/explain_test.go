@@ -83,24 +83,22 @@ func TestDescribeProgram(t *testing.T) {
 }
 
 func TestExplainLoad(t *testing.T) {
-	memlock := errors.New("limit")
 	verifier := fmt.Errorf("load: %w", &ebpf.VerifierError{Cause: unix.EACCES, Log: []string{"R1 invalid"}})
 	missing := probeError("xdp.frags", MinKernel, unix.EINVAL)
 	for _, c := range []struct {
-		name                string
-		err, memlock, probe error
-		want                error
-		words               []string
+		name       string
+		err, probe error
+		want       error
+		words      []string
 	}{
-		{"no capability", unix.EPERM, nil, nil, ErrPrivilege, []string{"docs/privileges.md"}},
-		{"no capability, old kernel perhaps", unix.EPERM, memlock, nil, ErrPrivilege, []string{"5.11", "LimitMEMLOCK"}},
-		{"out of memory", unix.ENOMEM, memlock, nil, unix.ENOMEM, nil},
-		{"verifier", verifier, nil, nil, unix.EACCES, []string{"please report"}},
-		{"old kernel", unix.EINVAL, nil, missing, ErrNotSupported, []string{"Linux 5.18 or later", kernelRelease()}},
-		{"old kernel's verifier", verifier, nil, missing, ErrNotSupported, []string{"R1 invalid"}},
+		{"no capability", unix.EPERM, nil, ErrPrivilege, []string{"docs/privileges.md"}},
+		{"out of memory", unix.ENOMEM, nil, unix.ENOMEM, nil},
+		{"verifier", verifier, nil, unix.EACCES, []string{"please report"}},
+		{"old kernel", unix.EINVAL, missing, ErrNotSupported, []string{"Linux 5.18 or later", kernelRelease()}},
+		{"old kernel's verifier", verifier, missing, ErrNotSupported, []string{"R1 invalid"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			err := explainLoad(c.err, c.memlock, func() error { return c.probe })
+			err := explainLoad(c.err, func() error { return c.probe })
 			wantErr(t, err, c.want, c.words...)
 			if !errors.Is(err, c.err) {
 				t.Errorf("%v does not wrap the kernel's error", err)

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 
 	"github.com/cilium/ebpf"
-	"github.com/cilium/ebpf/rlimit"
 	"golang.org/x/sys/unix"
 )
 
@@ -28,16 +27,13 @@ func (s *Steer) load(o *Options) error {
 	if err != nil {
 		return err
 	}
-	// Before 5.11 the memory of maps counts against RLIMIT_MEMLOCK. The limit may
-	// be high enough as it is, so that a failure matters only if the load fails.
-	memlock := rlimit.RemoveMemlock()
 	spec, err := loadSteer()
 	if err != nil {
 		return err
 	}
 	spec.Maps[steerMapXsks].MaxEntries = uint32(opts.Queues)
 	if err := spec.LoadAndAssign(&s.objects, nil); err != nil {
-		return explainLoad(err, memlock, ProbeFrags)
+		return explainLoad(err, ProbeFrags)
 	}
 	if err := s.mapMemory(); err != nil {
 		return err
@@ -59,13 +55,10 @@ func (s *Steer) mapMemory() (err error) {
 	return err
 }
 
-// explainLoad finds out why the kernel refused. memlock is what came of lifting
-// the limit of locked memory; probe tries the newest feature that is needed.
-func explainLoad(err, memlock error, probe func() error) error {
-	if errors.Is(err, unix.EPERM) && memlock != nil {
-		return fmt.Errorf("%w; on kernels before 5.11 also CAP_SYS_RESOURCE or LimitMEMLOCK=infinity (%w, %w)",
-			ErrPrivilege, err, memlock)
-	}
+// explainLoad finds out why the kernel refused; probe tries the newest feature
+// that is needed. Locked memory is no cause: since 5.11 that of maps does not
+// count, and older kernels lack xdp.frags.
+func explainLoad(err error, probe func() error) error {
 	if errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("%w (%w)", ErrPrivilege, err)
 	}
