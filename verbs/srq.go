@@ -89,6 +89,9 @@ func checkSRQ(a *SRQAttr) error {
 	return nil
 }
 
+// PD is the protection domain of the queue.
+func (s *SRQ) PD() *PD { return s.pd }
+
 func (s *SRQ) name() string { return "srq of " + s.pd.name() }
 
 // PostRecv posts one receive work request. Errors are ErrQueueFull, ErrInvalid

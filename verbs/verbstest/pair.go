@@ -20,7 +20,7 @@ type Options struct {
 	Inline      int          // bytes of inline data
 	CQ          [2]*verbs.CQ // completion queues to share; nil: one of its own each
 	// SRQ are shared receive queues that the ends take receives from; Recv posts
-	// to them. nil: a receive queue of its own.
+	// to them, and the ends live in their protection domains. nil: one of its own.
 	SRQ         [2]*verbs.SRQ
 	PSN         uint32       // first PSN of both directions; 0: random
 	Timeout     uint8        // local ACK timeout exponent; 0: 14 (67 ms)
@@ -178,7 +178,9 @@ func newEnd(typ verbs.QPType, dev *verbs.Context, o Options, side int) (*End, er
 	if err != nil {
 		return e, err
 	}
-	if e.PD, err = dev.AllocPD(); err != nil {
+	if e.SRQ != nil {
+		e.PD = e.SRQ.PD() // whose regions its entries name
+	} else if e.PD, err = dev.AllocPD(); err != nil {
 		return e, err
 	}
 	if e.CQ = o.CQ[side]; e.CQ == nil {
@@ -252,7 +254,7 @@ func (e *End) close() error {
 	if e.CQ != nil && e.ownCQ {
 		errs = append(errs, e.CQ.Destroy())
 	}
-	if e.PD != nil {
+	if e.PD != nil && e.SRQ == nil {
 		errs = append(errs, e.PD.Dealloc())
 	}
 	return errors.Join(errs...)
