@@ -113,14 +113,14 @@ func TestOptionsOfSRQ(t *testing.T) {
 		change func(o *Options)
 		ok     bool
 	}{
-		"defaults":               {func(*Options) {}, true},
-		"most":                   {func(o *Options) { o.QPs = 255 }, true},
-		"too many":               {func(o *Options) { o.QPs = 256 }, false},
-		"none":                   {func(o *Options) { o.QPs = 0 }, false},
-		"as many as receives":    {func(o *Options) { o.QPs, o.RxDepth = 4, 4 }, true},
-		"more than receives":     {func(o *Options) { o.QPs, o.RxDepth = 5, 4 }, false},
-		"one of all programs":    {func(o *Options) { o.MTU = 1500 }, false},
-		"one queue pair":         {func(o *Options) { o.QPs = 1 }, true},
+		"defaults":            {func(*Options) {}, true},
+		"most":                {func(o *Options) { o.QPs = 255 }, true},
+		"too many":            {func(o *Options) { o.QPs = 256 }, false},
+		"none":                {func(o *Options) { o.QPs = 0 }, false},
+		"as many as receives": {func(o *Options) { o.QPs, o.RxDepth = 4, 4 }, true},
+		"more than receives":  {func(o *Options) { o.QPs, o.RxDepth = 5, 4 }, false},
+		"one of all programs": {func(o *Options) { o.MTU = 1500 }, false},
+		"one queue pair":      {func(o *Options) { o.QPs = 1 }, true},
 	} {
 		o := DefaultsSRQ()
 		tt.change(&o)
