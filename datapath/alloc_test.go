@@ -13,10 +13,31 @@ type pingPong struct {
 	r   *rig
 	wr  verbs.SendWR
 	rr  verbs.RecvWR
+	srq *verbs.SRQ // where receives are posted; nil: to the queue pair
 	wcs [4]verbs.WC
 }
 
-func newPingPong(r *rig, typ verbs.QPType, op verbs.Opcode, n int) *pingPong {
+// sharedQueue is a shared receive queue of the receiving device.
+func sharedQueue(r *rig) *verbs.SRQ {
+	pd, err := r.cb.AllocPD()
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	s, err := pd.CreateSRQ(&verbs.SRQInitAttr{MaxWR: 4})
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return s
+}
+
+func (x *pingPong) recv() error {
+	if x.srq != nil {
+		return x.srq.PostRecv(&x.rr)
+	}
+	return x.p.B.QP.PostRecv(&x.rr)
+}
+
+func newPingPong(r *rig, typ verbs.QPType, op verbs.Opcode, n int, srq *verbs.SRQ) *pingPong {
 	pairOf := verbstest.RCPair
 	switch typ {
 	case verbs.UC:
@@ -24,9 +45,9 @@ func newPingPong(r *rig, typ verbs.QPType, op verbs.Opcode, n int) *pingPong {
 	case verbs.UD:
 		pairOf = verbstest.UDPair
 	}
-	p := pairOf(r.t, r.ca, r.cb, verbstest.Options{Timeout: slow})
+	p := pairOf(r.t, r.ca, r.cb, verbstest.Options{Timeout: slow, SRQ: [2]*verbs.SRQ{nil, srq}})
 	x := &pingPong{
-		p: p, r: r,
+		p: p, r: r, srq: srq,
 		wr: verbs.SendWR{
 			WRID: 1, Opcode: op, Flags: verbs.SendSignaled, SGList: []verbs.SGE{p.A.MR.SGE(0, n)},
 			RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey(),
@@ -43,7 +64,7 @@ func (x *pingPong) round() bool {
 	left := 1
 	if x.wr.Opcode == verbs.OpSend {
 		left = 2
-		if x.p.B.QP.PostRecv(&x.rr) != nil {
+		if x.recv() != nil {
 			return false
 		}
 	}
@@ -74,21 +95,29 @@ func TestDatapathDoesNotAllocate(t *testing.T) {
 		typ  verbs.QPType
 		op   verbs.Opcode
 		n    int
+		srq  bool
 	}{
-		{"WRITE of 64 bytes", rigOptions{}, verbs.RC, verbs.OpRDMAWrite, 64},
-		{"WRITE of 20 packets", rigOptions{}, verbs.RC, verbs.OpRDMAWrite, 20 * 4096},
-		{"READ of 20 packets", rigOptions{}, verbs.RC, verbs.OpRDMARead, 20 * 4096},
-		{"SEND", rigOptions{}, verbs.RC, verbs.OpSend, 5000},
-		{"SEND of a UC", rigOptions{}, verbs.UC, verbs.OpSend, 5000},
-		{"WRITE of a UC", rigOptions{}, verbs.UC, verbs.OpRDMAWrite, 10_000},
-		{"datagram", rigOptions{}, verbs.UD, verbs.OpSend, 4096},
-		{"WRITE through another worker", rigOptions{queues: 2, crossed: true}, verbs.RC, verbs.OpRDMAWrite, 10_000},
+		{"WRITE of 64 bytes", rigOptions{}, verbs.RC, verbs.OpRDMAWrite, 64, false},
+		{"WRITE of 20 packets", rigOptions{}, verbs.RC, verbs.OpRDMAWrite, 20 * 4096, false},
+		{"READ of 20 packets", rigOptions{}, verbs.RC, verbs.OpRDMARead, 20 * 4096, false},
+		{"SEND", rigOptions{}, verbs.RC, verbs.OpSend, 5000, false},
+		{"SEND of a UC", rigOptions{}, verbs.UC, verbs.OpSend, 5000, false},
+		{"WRITE of a UC", rigOptions{}, verbs.UC, verbs.OpRDMAWrite, 10_000, false},
+		{"datagram", rigOptions{}, verbs.UD, verbs.OpSend, 4096, false},
+		{"WRITE through another worker", rigOptions{queues: 2, crossed: true}, verbs.RC, verbs.OpRDMAWrite, 10_000, false},
+		{"SEND to a shared queue", rigOptions{}, verbs.RC, verbs.OpSend, 5000, true},
+		{"datagram to a shared queue", rigOptions{}, verbs.UD, verbs.OpSend, 4096, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if raceEnabled {
 				t.Skip("the race detector allocates")
 			}
-			x := newPingPong(newRig(t, tt.rig), tt.typ, tt.op, tt.n)
+			r := newRig(t, tt.rig)
+			var srq *verbs.SRQ
+			if tt.srq {
+				srq = sharedQueue(r)
+			}
+			x := newPingPong(r, tt.typ, tt.op, tt.n, srq)
 			ok := true
 			allocs := testing.AllocsPerRun(2000, func() { ok = ok && x.round() })
 			if !ok {
@@ -109,7 +138,7 @@ func BenchmarkMemoryDatagram64(b *testing.B) { benchmarkMemory(b, verbs.UD, verb
 // benchmarkMemory measures all of a request and its acknowledgement but the
 // kernel, at both ends.
 func benchmarkMemory(b *testing.B, typ verbs.QPType, op verbs.Opcode, n int) {
-	x := newPingPong(newRig(b, rigOptions{}), typ, op, n)
+	x := newPingPong(newRig(b, rigOptions{}), typ, op, n, nil)
 	b.SetBytes(int64(n))
 	b.ReportAllocs()
 	for b.Loop() {

@@ -23,6 +23,7 @@ import (
 const (
 	maxQP     = 1 << 16
 	maxCQ     = 1 << 16
+	maxSRQ    = 1 << 16
 	maxPD     = 1 << 15
 	maxMR     = 1 << 16
 	maxMRSize = 1 << 46
@@ -77,6 +78,7 @@ type Device struct {
 	handles   map[uint32]*handleRoute
 	lastAH    uint32
 	connected int
+	srqs      int
 }
 
 // steering is what the device needs of the XDP program.
@@ -199,6 +201,9 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 		MaxInline:      ibv.MaxInline,
 		MaxCQ:          maxCQ,
 		MaxCQE:         ibv.MaxCQE,
+		MaxSRQ:         maxSRQ,
+		MaxSRQWR:       ibv.MaxQPWR,
+		MaxSRQSGE:      ibv.MaxSGE,
 		MaxMR:          maxMR,
 		MaxAH:          maxAH,
 		MaxPD:          maxPD,

@@ -21,6 +21,9 @@ func (d *Device) report(e transport.Event) {
 	if e.CQ != nil {
 		out.CQ = e.CQ.Owner.(*cq)
 	}
+	if e.SRQ != nil {
+		out.SRQ = e.SRQ.Owner.(*srq)
+	}
 	d.queueEvent(out)
 }
 

@@ -31,7 +31,7 @@ func (d *Device) AllocPD() (uint32, error) {
 }
 
 // DeallocPD frees a protection domain. It is ErrBusy while it has regions, queue
-// pairs or address handles.
+// pairs, shared receive queues or address handles.
 func (d *Device) DeallocPD(pd uint32) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -42,7 +42,7 @@ func (d *Device) DeallocPD(pd uint32) error {
 	case !ok:
 		return fmt.Errorf("%w: no protection domain %d", ErrInvalid, pd)
 	case n != 0:
-		return fmt.Errorf("%w: %d regions, queue pairs and address handles are in protection domain %d: destroy them first", ErrBusy, n, pd)
+		return fmt.Errorf("%w: %d regions, queue pairs, shared receive queues and address handles are in protection domain %d: destroy them first", ErrBusy, n, pd)
 	}
 	delete(d.pds, pd)
 	return nil

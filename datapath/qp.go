@@ -22,6 +22,7 @@ type qp struct {
 	t   *transport.QP
 	num uint32
 	cfg transport.Config
+	srq *srq // nil: a receive queue of its own
 
 	datagram bool // its packets go by address handles
 
@@ -46,7 +47,8 @@ type qp struct {
 	destroyed bool
 }
 
-// CreateQP makes a queue pair and gives it to the worker that has fewest.
+// CreateQP makes a queue pair and gives it to the worker that has fewest, or to
+// that of its shared receive queue.
 func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) {
 	switch attr.Type {
 	case ibv.QPTypeRC, ibv.QPTypeUC, ibv.QPTypeUD:
@@ -57,6 +59,12 @@ func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) 
 	recv, ok2 := attr.RecvCQ.(*cq)
 	if !ok1 || !ok2 || send == nil || recv == nil || send.dev != d || recv.dev != d {
 		return nil, fmt.Errorf("%w: a completion queue is not of this device", ErrInvalid)
+	}
+	var shared *srq
+	if attr.SRQ != nil {
+		if shared, ok1 = attr.SRQ.(*srq); !ok1 || shared == nil || shared.dev != d {
+			return nil, fmt.Errorf("%w: the shared receive queue is not of this device", ErrInvalid)
+		}
 	}
 	c := attr.Cap
 	if c.MaxSendWR < 0 || c.MaxSendWR > ibv.MaxQPWR || c.MaxRecvWR < 0 || c.MaxRecvWR > ibv.MaxQPWR ||
@@ -70,17 +78,22 @@ func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) 
 	if err != nil {
 		return nil, err
 	}
-	rq, err := queue.New(max(c.MaxRecvWR, 1), queue.RecvElemSize(c.MaxRecvSGE))
-	if err != nil {
+	var rq *queue.Ring
+	if shared != nil {
+		c.MaxRecvWR, c.MaxRecvSGE = 0, 0
+	} else if rq, err = queue.New(max(c.MaxRecvWR, 1), queue.RecvElemSize(c.MaxRecvSGE)); err != nil {
 		return nil, err
 	}
 	if err := d.enterPD(attr.PD); err != nil {
 		return nil, err
 	}
-	q := &qp{dev: d, timerPos: noTimer, datagram: attr.Type == ibv.QPTypeUD}
+	q := &qp{dev: d, srq: shared, timerPos: noTimer, datagram: attr.Type == ibv.QPTypeUD}
 	q.cfg = transport.Config{
 		Type: attr.Type, PD: memory.PD(attr.PD), Cap: c, SigAll: attr.SigAll, Context: attr.Context,
 		SendCQ: send.t, RecvCQ: recv.t, SQ: sq, RQ: rq, Owner: q,
+	}
+	if shared != nil {
+		q.cfg.SRQ = shared.t
 	}
 	if err := d.admit(q, send, recv); err != nil {
 		d.leavePD(attr.PD)
@@ -99,11 +112,17 @@ func (d *Device) admit(q *qp, send, recv *cq) error {
 	if send.gone || recv.gone {
 		return fmt.Errorf("%w: a completion queue was destroyed", ErrInvalid)
 	}
+	if q.srq != nil && q.srq.gone {
+		return fmt.Errorf("%w: the shared receive queue was destroyed", ErrInvalid)
+	}
 	num, ok := d.numbers.next(&d.table)
 	if !ok {
 		return fmt.Errorf("%w: all %d queue pair numbers are in use", ErrLimit, maxQPN-minQPN)
 	}
 	w := slices.MinFunc(d.workers, func(a, b *worker) int { return a.qps - b.qps })
+	if q.srq != nil {
+		w = q.srq.w
+	}
 	q.num, q.cfg.QPN, q.w = num, num, w
 	q.t = transport.NewQP(w.env, q.cfg)
 	q.t.SetPortMTU(d.activeMTU().Bytes())
@@ -114,6 +133,9 @@ func (d *Device) admit(q *qp, send, recv *cq) error {
 		return err
 	}
 	w.qps++
+	if q.srq != nil {
+		q.srq.users++
+	}
 	d.qps[q] = struct{}{}
 	send.use(q)
 	recv.use(q)
@@ -127,7 +149,7 @@ func (q *qp) QPN() uint32 { return q.num }
 // SQ is the send queue; the caller is its producer.
 func (q *qp) SQ() *queue.Ring { return q.cfg.SQ }
 
-// RQ is the receive queue; the caller is its producer.
+// RQ is the receive queue, nil if it is shared; the caller is its producer.
 func (q *qp) RQ() *queue.Ring { return q.cfg.RQ }
 
 // Doorbell says that send work requests were published. It transmits in the
@@ -264,6 +286,9 @@ func (q *qp) Destroy() error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q.w.qps--
+	if q.srq != nil {
+		q.srq.users--
+	}
 	delete(d.qps, q)
 	q.cfg.SendCQ.Owner.(*cq).unuse(q)
 	q.cfg.RecvCQ.Owner.(*cq).unuse(q)

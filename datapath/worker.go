@@ -61,7 +61,8 @@ type worker struct {
 	down     bool       // the last kick found the interface down
 	knownDue mono.Time  // what the word due holds
 	idle     uint32     // polls in a row without work
-	qps      int        // queue pairs of the worker
+	qps      int        // queue pairs of the worker; guarded by the device's lock
+	srqs     int        // shared receive queues, likewise
 	handed   uint64     // workers that got frames in this round
 	gaveBack uint64     // workers that got memory back in this round
 	giveFlag bool       // the fill ring is short of frames

@@ -16,6 +16,7 @@ type Context struct {
 	pds     map[*PD]struct{}
 	cqs     map[*CQ]struct{}
 	qps     map[ProviderQP]*QP
+	srqs    map[ProviderSRQ]*SRQ
 	buffers map[*byte][]byte
 }
 
@@ -27,6 +28,7 @@ func NewContext(p Provider) *Context {
 		pds:     map[*PD]struct{}{},
 		cqs:     map[*CQ]struct{}{},
 		qps:     map[ProviderQP]*QP{},
+		srqs:    map[ProviderSRQ]*SRQ{},
 		buffers: map[*byte][]byte{},
 	}
 }
@@ -116,12 +118,19 @@ func (c *Context) Close() error {
 	for _, q := range c.qps {
 		qps = append(qps, q)
 	}
+	srqs := make([]*SRQ, 0, len(c.srqs))
+	for _, s := range c.srqs {
+		srqs = append(srqs, s)
+	}
 	cqs, pds := keys(c.cqs), keys(c.pds)
 	c.mu.Unlock()
 
 	var errs []error
 	for _, q := range qps {
 		errs = append(errs, q.Destroy())
+	}
+	for _, s := range srqs {
+		errs = append(errs, s.Destroy())
 	}
 	for _, cq := range cqs {
 		errs = append(errs, cq.Destroy())
@@ -139,12 +148,13 @@ func (c *Context) Close() error {
 	return opErr("close", c.Name(), errors.Join(errs...))
 }
 
-// AsyncEvent is an asynchronous event (ibv_async_event). QP or CQ is what it is
-// about; both are nil for events of the port or device.
+// AsyncEvent is an asynchronous event (ibv_async_event). QP, CQ or SRQ is what it
+// is about; all are nil for events of the port or device.
 type AsyncEvent struct {
 	Type EventType
 	QP   *QP
 	CQ   *CQ
+	SRQ  *SRQ
 }
 
 // NextEvent waits for the next asynchronous event, or for the end of ctx.
@@ -159,6 +169,9 @@ func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
 		if e.QP != nil {
 			out.QP = c.qps[e.QP]
 		}
+		if e.SRQ != nil {
+			out.SRQ = c.srqs[e.SRQ]
+		}
 		if e.CQ != nil {
 			for cq := range c.cqs {
 				if cq.p == e.CQ {
@@ -168,7 +181,7 @@ func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
 		}
 		c.mu.Unlock()
 		// An event of an object that was destroyed meanwhile concerns nobody.
-		if (e.QP != nil && out.QP == nil) || (e.CQ != nil && out.CQ == nil) {
+		if (e.QP != nil && out.QP == nil) || (e.CQ != nil && out.CQ == nil) || (e.SRQ != nil && out.SRQ == nil) {
 			continue
 		}
 		return out, nil

@@ -15,6 +15,9 @@ type DeviceAttr struct {
 	MaxInline      int
 	MaxCQ          int
 	MaxCQE         int
+	MaxSRQ         int
+	MaxSRQWR       int
+	MaxSRQSGE      int
 	MaxMR          int
 	MaxAH          int
 	MaxPD          int

@@ -24,6 +24,12 @@
 //	err = qp.PostSend(&verbs.SendWR{Opcode: verbs.OpSend, AH: ah, RemoteQPN: n, RemoteQKey: key, ...})
 //	back, err := pd.CreateAHFromWC(&wc, buf)
 //
+// Queue pairs may share a receive queue, whose memory then serves whoever sends:
+//
+//	srq, err := pd.CreateSRQ(&verbs.SRQInitAttr{MaxWR: 1024, Limit: 128})
+//	qp, err := pd.CreateQP(&verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, SRQ: srq})
+//	err = srq.PostRecv(&verbs.RecvWR{SGList: sges})
+//
 // All methods are safe for concurrent use. Posting and polling allocate
 // nothing. A program that polls drives the device in its own goroutine; a
 // program that waits, or that does neither for a while, is served by the

@@ -24,6 +24,7 @@ type fakeDevice struct {
 	closed  bool
 	events  chan verbs.ProviderEvent
 	gids    []verbs.GIDEntry
+	srqs    []*fakeSRQ
 	ahs     map[uint32]ibv.AddressVector
 	lastAH  uint32
 
@@ -151,9 +152,11 @@ func (f *fakeDevice) CreateQP(in *verbs.ProviderQPInit) (verbs.ProviderQP, error
 	if err != nil {
 		return nil, err
 	}
-	rq, err := queue.New(in.Cap.MaxRecvWR, queue.RecvElemSize(in.Cap.MaxRecvSGE))
-	if err != nil {
-		return nil, err
+	var rq *queue.Ring
+	if in.SRQ == nil {
+		if rq, err = queue.New(in.Cap.MaxRecvWR, queue.RecvElemSize(in.Cap.MaxRecvSGE)); err != nil {
+			return nil, err
+		}
 	}
 	q := &fakeQP{f: f, init: *in, num: uint32(0x11 + len(f.qps)), sq: sq, rq: rq, cons: queue.NewConsumer(sq), record: true}
 	f.qps = append(f.qps, q)

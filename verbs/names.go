@@ -21,6 +21,8 @@ type (
 	AttrMask       = ibv.AttrMask       // which attributes a Modify sets
 	QPAttr         = ibv.QPAttr         // attributes of a queue pair
 	QPCap          = ibv.QPCap          // capacities of a queue pair
+	SRQAttr        = ibv.SRQAttr        // attributes of a shared receive queue
+	SRQAttrMask    = ibv.SRQAttrMask    // which of them a Modify sets
 	AddressVector  = ibv.AddressVector  // path to a peer
 	GID            = ibv.GID            // address of a port
 )
@@ -153,6 +155,8 @@ const (
 	EventDeviceFatal      = ibv.EventDeviceFatal
 	EventPortActive       = ibv.EventPortActive
 	EventPortErr          = ibv.EventPortErr
+	EventSRQErr           = ibv.EventSRQErr
+	EventSRQLimitReached  = ibv.EventSRQLimitReached
 	EventQPLastWQEReached = ibv.EventQPLastWQEReached
 	EventGIDChange        = ibv.EventGIDChange
 )
@@ -177,6 +181,12 @@ const (
 	AttrSQPSN            = ibv.QPAttrSQPSN
 	AttrMaxDestRDAtomic  = ibv.QPAttrMaxDestRDAtomic
 	AttrDestQPN          = ibv.QPAttrDestQPN
+)
+
+// Attributes that a Modify of a shared receive queue sets.
+const (
+	SRQAttrMaxWR = ibv.SRQAttrMaxWR
+	SRQAttrLimit = ibv.SRQAttrLimit
 )
 
 // Limits of every device.

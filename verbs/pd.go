@@ -18,6 +18,7 @@ type PD struct {
 	mu   sync.RWMutex
 	gone bool
 	qps  int
+	srqs int
 	mrs  map[uint32]*MR // by lkey
 	ahs  map[*AH]struct{}
 }
@@ -55,8 +56,8 @@ func (pd *PD) RegisterMemory(b []byte, access Access) (*MR, error) {
 	return mr, nil
 }
 
-// Dealloc frees the domain. It is ErrBusy while it has queue pairs, regions or
-// address handles.
+// Dealloc frees the domain. It is ErrBusy while it has queue pairs, shared receive
+// queues, regions or address handles.
 func (pd *PD) Dealloc() error {
 	pd.making.Lock()
 	defer pd.making.Unlock()
@@ -65,9 +66,9 @@ func (pd *PD) Dealloc() error {
 		pd.mu.Unlock()
 		return nil
 	}
-	if n, m, h := pd.qps, len(pd.mrs), len(pd.ahs); n+m+h > 0 {
+	if n, s, m, h := pd.qps, pd.srqs, len(pd.mrs), len(pd.ahs); n+s+m+h > 0 {
 		pd.mu.Unlock()
-		return opErr("deallocate", pd.name(), fmt.Errorf("%w: %d queue pairs, %d memory regions and %d address handles: destroy them first", ErrBusy, n, m, h))
+		return opErr("deallocate", pd.name(), fmt.Errorf("%w: %d queue pairs, %d shared receive queues, %d memory regions and %d address handles: destroy them first", ErrBusy, n, s, m, h))
 	}
 	pd.gone = true
 	pd.mu.Unlock()

@@ -272,19 +272,28 @@ func (q *QP) putRecv(wr *RecvWR, i int) error {
 	if q.gone.Load() {
 		return ErrClosed
 	}
+	if q.srq != nil {
+		return invalid("the queue pair takes its receives from a shared queue: post them to that")
+	}
 	if QPState(q.state.Load()) == QPStateReset {
 		return fmt.Errorf("%w: RESET: receives can be posted from INIT on", ErrState)
 	}
+	return putRecv(q.rq, wr, i, q.cap.MaxRecvWR, q.cap.MaxRecvSGE)
+}
+
+// putRecv checks wr and writes it to the i-th unpublished slot of a queue for
+// maxWR requests of maxSGE entries.
+func putRecv(p *queue.Producer, wr *RecvWR, i, maxWR, maxSGE int) error {
 	if wr == nil {
 		return invalid("no work request")
 	}
-	if len(wr.SGList) > q.cap.MaxRecvSGE {
-		return invalid("%d scatter/gather entries: the queue pair takes %d (MaxRecvSGE)", len(wr.SGList), q.cap.MaxRecvSGE)
+	if len(wr.SGList) > maxSGE {
+		return invalid("%d scatter/gather entries: the queue takes %d (MaxRecvSGE, or MaxSGE of a shared one)", len(wr.SGList), maxSGE)
 	}
-	if !room(q.rq, i, q.cap.MaxRecvWR) {
-		return fmt.Errorf("%w: %d receive work requests are posted: wait for completions, or raise MaxRecvWR", ErrQueueFull, q.cap.MaxRecvWR)
+	if !room(p, i, maxWR) {
+		return fmt.Errorf("%w: %d receive work requests are posted: wait for completions, or raise MaxRecvWR, or MaxWR of a shared queue", ErrQueueFull, maxWR)
 	}
-	slot, n := q.rq.Slot(i), uint64(0)
+	slot, n := p.Slot(i), uint64(0)
 	for k := range wr.SGList {
 		n += uint64(wr.SGList[k].Length)
 		queue.PutRecvSGE(slot, k, queue.SGE(wr.SGList[k]))

@@ -26,6 +26,7 @@ type Provider interface {
 	// DeregisterMemory returns when nothing can touch the memory any more.
 	DeregisterMemory(mr ProviderMR) error
 	CreateCQ(entries int) (ProviderCQ, error)
+	CreateSRQ(pd uint32, attr *ibv.SRQAttr) (ProviderSRQ, error)
 	CreateQP(attr *ProviderQPInit) (ProviderQP, error)
 	// CreateAH finds the way to a peer and returns the handle that send work
 	// queue entries name it by; it is not 0.
@@ -51,11 +52,12 @@ type ProviderMR struct {
 }
 
 // ProviderQPInit is what a provider makes a queue pair of; capacities are
-// validated and not 0.
+// validated and not 0, but for those of receives when there is an SRQ.
 type ProviderQPInit struct {
 	PD             uint32
 	Type           ibv.QPType
 	SendCQ, RecvCQ ProviderCQ
+	SRQ            ProviderSRQ // nil: a receive queue of its own
 	Cap            ibv.QPCap
 	SigAll         bool
 	Context        uint64
@@ -75,11 +77,25 @@ type ProviderCQ interface {
 	Destroy() error
 }
 
+// ProviderSRQ is the device's side of a shared receive queue. There is no
+// doorbell: who is refused for want of a receive comes again.
+type ProviderSRQ interface {
+	// Ring carries receive elements; the caller is its producer. Modify may have
+	// made another one of it.
+	Ring() *queue.Ring
+	// Modify sets the attributes of mask. With MaxWR the caller does not produce
+	// meanwhile and goes on at the producer index of the new Ring.
+	Modify(attr *ibv.SRQAttr, mask ibv.SRQAttrMask) error
+	Query() (ibv.SRQAttr, error)
+	// Destroy is ErrBusy while queue pairs use the queue.
+	Destroy() error
+}
+
 // ProviderQP is the device's side of a queue pair.
 type ProviderQP interface {
 	QPN() uint32
 	SQ() *queue.Ring // the caller is the producer
-	RQ() *queue.Ring // the caller is the producer
+	RQ() *queue.Ring // the caller is the producer; nil with an SRQ
 	// Doorbell says that send work requests were published; it transmits in the
 	// caller's goroutine when the worker is idle.
 	Doorbell()
@@ -91,11 +107,12 @@ type ProviderQP interface {
 	Destroy() error
 }
 
-// ProviderEvent is an asynchronous event; QP or CQ is what it is about.
+// ProviderEvent is an asynchronous event; QP, CQ or SRQ is what it is about.
 type ProviderEvent struct {
 	Type ibv.EventType
 	QP   ProviderQP
 	CQ   ProviderCQ
+	SRQ  ProviderSRQ
 	Port int
 }
 

@@ -10,11 +10,13 @@ import (
 )
 
 // QPInitAttr says what a queue pair is made of (ibv_qp_init_attr). Capacities
-// that are 0 get defaults: 128 work requests, 1 entry each.
+// that are 0 get defaults: 128 work requests, 1 entry each. With SRQ, those of
+// receives are 0 whatever they were.
 type QPInitAttr struct {
 	Type    QPType
 	SendCQ  *CQ
 	RecvCQ  *CQ
+	SRQ     *SRQ // where receives come from; nil: a receive queue of its own
 	Cap     QPCap
 	SigAll  bool   // every send work request generates a completion
 	Context uint64 // comes back in each completion
@@ -27,6 +29,7 @@ type QP struct {
 	typ            QPType
 	cap            QPCap
 	sendCQ, recvCQ *CQ
+	srq            *SRQ
 	gone           atomic.Bool
 	state          atomic.Uint32 // last state set by Modify; ERR may have followed
 
@@ -57,8 +60,13 @@ func (pd *PD) CreateQP(attr *QPInitAttr) (*QP, error) {
 		return nil, opErr("create qp", pd.name(), err)
 	}
 	q := &QP{
-		pd: pd, p: pq, typ: attr.Type, cap: p.Cap, sendCQ: attr.SendCQ, recvCQ: attr.RecvCQ,
-		sq: queue.NewProducer(pq.SQ()), rq: queue.NewProducer(pq.RQ()),
+		pd: pd, p: pq, typ: attr.Type, cap: p.Cap, sendCQ: attr.SendCQ, recvCQ: attr.RecvCQ, srq: attr.SRQ,
+		sq: queue.NewProducer(pq.SQ()),
+	}
+	if q.srq == nil {
+		q.rq = queue.NewProducer(pq.RQ())
+	} else {
+		q.srq.qps.Add(1)
 	}
 	pd.qps++
 	q.sendCQ.qps.Add(1)
@@ -100,10 +108,20 @@ func (pd *PD) checkInit(attr *QPInitAttr) (*ProviderQPInit, error) {
 			*l.v = l.def
 		}
 	}
-	return &ProviderQPInit{
+	init := &ProviderQPInit{
 		PD: pd.handle, Type: attr.Type, SendCQ: attr.SendCQ.p, RecvCQ: attr.RecvCQ.p,
 		Cap: c, SigAll: attr.SigAll, Context: attr.Context,
-	}, nil
+	}
+	if s := attr.SRQ; s != nil {
+		if s.pd.ctx != pd.ctx {
+			return nil, invalid("the shared receive queue belongs to another device")
+		}
+		if s.gone.Load() {
+			return nil, fmt.Errorf("shared receive queue: %w", ErrClosed)
+		}
+		init.SRQ, init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = s.p, 0, 0
+	}
+	return init, nil
 }
 
 // Num is the queue pair number.
@@ -168,6 +186,9 @@ func (q *QP) Destroy() error {
 	ctx.mu.Unlock()
 	q.sendCQ.qps.Add(-1)
 	q.recvCQ.qps.Add(-1)
+	if q.srq != nil {
+		q.srq.qps.Add(-1)
+	}
 	q.pd.mu.Lock()
 	q.pd.qps--
 	q.pd.mu.Unlock()

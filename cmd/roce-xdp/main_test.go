@@ -93,6 +93,7 @@ func TestHelp(t *testing.T) {
 		}},
 		{line: "pingpong uc --help", stdout: []string{`-m, --mtu`, `ibv_uc_pingpong -d rxe0 -g 1`, `not sent again`, `-s, --size int .*default 4096`}},
 		// Datagrams have no path MTU of their own.
+		{line: "pingpong srq --help", stdout: []string{`-q, --num-qp int .*default 16`, `ibv_srq_pingpong -d rxe0 -g 1`, `over all queue pairs`}},
 		{line: "pingpong ud --help", stdout: []string{`ibv_ud_pingpong -d rxe0 -g 1`, `-s, --size int .*default 1024`}, absent: `--mtu`},
 		{line: "completion bash", stdout: []string{`__start_roce-xdp`}},
 	})
@@ -122,7 +123,9 @@ func TestMisuse(t *testing.T) {
 		{line: "perf write-lat -s 0", code: 2, stderr: []string{`\(-s\) is 0: 1 to`}},
 		{line: "perf write-bw one two", code: 2, stderr: []string{`one argument at most is possible, .*, not 2$`}},
 		{line: "perf write-bw -F -n 2", code: 2, stderr: []string{`iterations`}}, // -F is taken
-		{line: "pingpong xrc", code: 2, stderr: []string{`no transport service "xrc": rc, uc and ud are there`}},
+		{line: "pingpong xrc", code: 2, stderr: []string{`no ping-pong "xrc": rc, uc, ud and srq are there`}},
+		{line: "pingpong srq -q 256", code: 2, stderr: []string{`num-qp \(-q\) is 256: 1 to 255`}},
+		{line: "pingpong rc -q 4", code: 2, stderr: []string{`unknown shorthand flag: 'q' in -q`}},
 		{line: "pingpong uc -m 9000", code: 2, stderr: []string{`mtu \(-m\) is 9000`}},
 		{line: "pingpong ud -m 1024", code: 2, stderr: []string{`unknown shorthand flag: 'm' in -m`, `^See 'roce-xdp pingpong ud --help'\.$`}},
 		{line: "pingpong ud -s 0", code: 2, stderr: []string{`size \(-s\) is 0`}},

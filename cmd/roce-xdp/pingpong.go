@@ -14,12 +14,14 @@ import (
 var pingpongs = []struct {
 	name    string
 	service verbs.QPType
+	shared  bool // the receive queue is
 	what    string
 	same    string // options that both ends must be given alike
 }{
-	{"rc", verbs.RC, "a reliable connection", "-n, -s and -m"},
-	{"uc", verbs.UC, "an unreliable connection", "-n, -s and -m"},
-	{"ud", verbs.UD, "unreliable datagrams", "-n and -s"},
+	{"rc", verbs.RC, false, "a reliable connection", "-n, -s and -m"},
+	{"uc", verbs.UC, false, "an unreliable connection", "-n, -s and -m"},
+	{"ud", verbs.UD, false, "unreliable datagrams", "-n and -s"},
+	{"srq", verbs.RC, true, "reliable connections with a shared receive queue", "-n, -s, -m and -q"},
 }
 
 func newPingpong() *cobra.Command {
@@ -31,14 +33,14 @@ func newPingpong() *cobra.Command {
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return misuse(cmd, fmt.Errorf("no transport service %q: rc, uc and ud are there", args[0]))
+				return misuse(cmd, fmt.Errorf("no ping-pong %q: rc, uc, ud and srq are there", args[0]))
 			}
 			return cmd.Help()
 		},
 	}
 	for i := range pingpongs {
 		p := &pingpongs[i]
-		sub := newPingpongOver(p.name, p.service)
+		sub := newPingpongOver(p.name, p.service, p.shared)
 		sub.Short = "Ping-pong over " + p.what
 		sub.Long = fmt.Sprintf(`%[1]s is one end of ibv_%[1]s_pingpong: same protocol, options and output. The other
 end may be that program on a host with an RDMA adapter or with Linux's rdma_rxe,
@@ -54,9 +56,12 @@ same %[2]s.`, p.name, p.same)
 	return cmd
 }
 
-func newPingpongOver(name string, service verbs.QPType) *cobra.Command {
+func newPingpongOver(name string, service verbs.QPType, shared bool) *cobra.Command {
 	var device deviceFlags
 	o := pingpong.Defaults(service)
+	if shared {
+		o = pingpong.DefaultsSRQ()
+	}
 	cmd := &cobra.Command{
 		Use:  name + " [flags] [SERVER]",
 		Args: argsBetween(0, 1, "one argument at most is possible, the server's host name or address"),
@@ -75,7 +80,11 @@ func newPingpongOver(name string, service verbs.QPType) *cobra.Command {
 			o.Listening = func(port int) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "waiting for the client on TCP port %d\n", port)
 			}
-			_, err = pingpong.Run(cmd.Context(), service, o)
+			if shared {
+				_, err = pingpong.RunSRQ(cmd.Context(), o)
+			} else {
+				_, err = pingpong.Run(cmd.Context(), service, o)
+			}
 			if errors.Is(err, pingpong.ErrOptions) {
 				return misuse(cmd, err)
 			}
@@ -93,7 +102,12 @@ func newPingpongOver(name string, service verbs.QPType) *cobra.Command {
 		f.IntVarP(&o.MTU, "mtu", "m", o.MTU, "path MTU")
 	}
 	f.IntVarP(&o.RxDepth, "rx-depth", "r", o.RxDepth, "receives kept posted")
-	f.IntVarP(&o.Iters, "iters", "n", o.Iters, "messages each way")
+	if shared {
+		f.IntVarP(&o.QPs, "num-qp", "q", o.QPs, "number of queue pairs")
+		f.IntVarP(&o.Iters, "iters", "n", o.Iters, "messages each way, over all queue pairs together")
+	} else {
+		f.IntVarP(&o.Iters, "iters", "n", o.Iters, "messages each way")
+	}
 	f.IntVarP(&o.SL, "sl", "l", o.SL, "service level")
 	f.BoolVarP(&o.Events, "events", "e", false, "sleep on completion events instead of polling")
 	f.BoolVarP(&o.Validate, "chk", "c", false, "validate the received buffer")

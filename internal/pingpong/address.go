@@ -4,8 +4,10 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/netip"
 	"strconv"
 
+	"github.com/roce-xdp/roce-xdp/internal/connect"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
@@ -28,6 +30,20 @@ type address struct {
 func (a address) message() []byte {
 	s := fmt.Sprintf("%04x:%06x:%06x:%x\x00", a.LID, a.QPN, a.PSN, a.GID[:])
 	return []byte(s)
+}
+
+// addressOf is what the other end is told of e.
+func addressOf(e connect.Endpoint) address {
+	return address{QPN: e.QPN, PSN: e.PSN, GID: verbs.GID(e.GID.As16())}
+}
+
+// endpointOf is the endpoint at the address of the other end.
+func endpointOf(a address) (connect.Endpoint, error) {
+	e := connect.Endpoint{QPN: a.QPN, PSN: a.PSN, GID: netip.AddrFrom16(a.GID).Unmap()}
+	if err := e.Check(); err != nil {
+		return e, fmt.Errorf("%w: start it with the index of a RoCE v2 GID (-g)", err)
+	}
+	return e, nil
 }
 
 // parseAddress reads a message. Both cases of hexadecimal digits are taken, as

@@ -39,8 +39,8 @@ func (s *side) exchange(ctx context.Context) error {
 		}
 		for i := range wcs[:n] {
 			wc := &wcs[i]
-			if err := wc.Err(); err != nil {
-				return fmt.Errorf("failed status %s (%d) for wr_id %d: %w", wc.Status, wc.Status, wc.WRID, err)
+			if err := failure(wc); err != nil {
+				return err
 			}
 			switch wc.WRID {
 			case sendID:
@@ -62,6 +62,15 @@ func (s *side) exchange(ctx context.Context) error {
 				pending = recvID | sendID
 			}
 		}
+	}
+	return nil
+}
+
+// failure is the error that the C programs print of a completion, nil of a good
+// one.
+func failure(wc *verbs.WC) error {
+	if err := wc.Err(); err != nil {
+		return fmt.Errorf("failed status %s (%d) for wr_id %d: %w", wc.Status, wc.Status, wc.WRID, err)
 	}
 	return nil
 }

@@ -25,6 +25,7 @@ type Options struct {
 	Size      int  // bytes of each message
 	MTU       int  // path MTU in bytes; both ends must be told the same; not for UD
 	RxDepth   int  // receives kept posted
+	QPs       int  // RunSRQ: queue pairs, up to RxDepth; both ends must be told the same
 	Iters     int  // messages each way; both ends must be told the same
 	SL        int  // service level, 0 to 7
 	Events    bool // sleep on completion events instead of polling
@@ -32,6 +33,27 @@ type Options struct {
 	JSON      bool
 	Out       io.Writer
 	Listening func(port int) // called when a server waits for its client; may be nil
+}
+
+// DefaultsSRQ are the values that ibv_srq_pingpong has without options.
+func DefaultsSRQ() Options {
+	o := Defaults(verbs.RC)
+	o.QPs = 16
+	return o
+}
+
+// maxQPs is the most queue pairs of a run: the C program has one entry less than
+// its message has room for.
+const maxQPs = 255
+
+func (o *Options) checkSRQ() error {
+	if err := o.check(verbs.RC); err != nil {
+		return err
+	}
+	if most := min(maxQPs, o.RxDepth); o.QPs < 1 || o.QPs > most {
+		return fmt.Errorf("%w: num-qp (-q) is %d: 1 to %d, and no more than rx-depth (-r), are possible", ErrOptions, o.QPs, most)
+	}
+	return nil
 }
 
 // Defaults are the values that the C program of a transport service has without

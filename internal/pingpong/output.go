@@ -23,12 +23,17 @@ func (s *side) printAddress(label string, e connect.Endpoint, colon bool) {
 
 // printResult prints the two lines at the end, or the JSON object.
 func (s *side) printResult(res *Result) error {
+	return s.printSummary(res, res.Local, res.Remote)
+}
+
+// printSummary is printResult with what a JSON object says of the two ends.
+func (s *side) printSummary(res *Result, local, remote any) error {
 	us := float64(res.Elapsed.Nanoseconds()) / 1e3
 	if s.JSON {
 		enc := json.NewEncoder(s.Out)
 		enc.SetIndent("", "  ")
 		return enc.Encode(map[string]any{
-			"local": res.Local, "remote": res.Remote, "bytes": res.Bytes, "iters": res.Iters,
+			"local": local, "remote": remote, "bytes": res.Bytes, "iters": res.Iters,
 			"seconds": res.Elapsed.Seconds(), "mbit_per_second": float64(res.Bytes) * 8 / us,
 			"usec_per_iter": us / float64(res.Iters), "valid": res.ValidationPage < 0,
 		})

@@ -36,37 +36,55 @@ func Run(ctx context.Context, service verbs.QPType, o Options) (res *Result, err
 			err = ctx.Err()
 		}
 	}()
-	if o.Interface != "" {
-		if err := s.open(o.Interface); err != nil {
-			return nil, err
-		}
-	}
-	tcp, err := s.join(ctx)
+	elapsed, err := s.meet(ctx, s)
 	if err != nil {
-		return nil, err
-	}
-	defer tcp.Close()
-	defer context.AfterFunc(ctx, func() { tcp.Close() })()
-	if err := s.prepare(tcp); err != nil {
-		return nil, err
-	}
-	if err := s.handshake(tcp); err != nil {
-		return nil, err
-	}
-	tcp.Close()
-	start := time.Now()
-	if err := s.exchange(ctx); err != nil {
 		return nil, err
 	}
 	res = &Result{
 		Local: s.own, Remote: s.peer, Iters: o.Iters, Bytes: int64(o.Size) * int64(o.Iters) * 2,
-		Elapsed: time.Since(start), ValidationPage: -1,
+		Elapsed: elapsed, ValidationPage: -1,
 	}
 	if o.Validate && o.Server == "" {
 		res.ValidationPage = firstBadPage(s.mr.Bytes()[s.front():])
 	}
 	s.settle()
 	return res, s.printResult(res)
+}
+
+// protocol is what differs between the programs.
+type protocol interface {
+	// prepare makes the queue pairs and posts all receives.
+	prepare(tcp conn) error
+	// handshake exchanges addresses and connects.
+	handshake(tcp conn) error
+	// exchange sends and receives all messages.
+	exchange(ctx context.Context) error
+}
+
+// meet finds the other end and runs p with it; it returns how long the exchange
+// took.
+func (s *side) meet(ctx context.Context, p protocol) (time.Duration, error) {
+	if s.Interface != "" {
+		if err := s.open(s.Interface); err != nil {
+			return 0, err
+		}
+	}
+	tcp, err := s.join(ctx)
+	if err != nil {
+		return 0, err
+	}
+	defer tcp.Close()
+	defer context.AfterFunc(ctx, func() { tcp.Close() })()
+	if err := p.prepare(tcp); err != nil {
+		return 0, err
+	}
+	if err := p.handshake(tcp); err != nil {
+		return 0, err
+	}
+	tcp.Close()
+	start := time.Now()
+	err = p.exchange(ctx)
+	return time.Since(start), err
 }
 
 // side is one side of a run.
@@ -79,6 +97,7 @@ type side struct {
 	mr        *verbs.MR
 	qp        *verbs.QP
 	ah        *verbs.AH // UD: leads to the peer
+	gid       verbs.GIDEntry
 	path      connect.Path
 	own, peer connect.Endpoint
 }
@@ -103,9 +122,9 @@ func (s *side) open(ifname string) (err error) {
 	return err
 }
 
-// prepare makes the queue pair and posts all receives: they have to be there
-// before the other end hears of it.
-func (s *side) prepare(tcp conn) error {
+// setUp opens the device that leads to the other end, and makes what queue pairs
+// need: the buffer, and a queue for the completions of n work requests.
+func (s *side) setUp(tcp conn, n int) error {
 	local := netip.Addr{}
 	if a, ok := tcp.LocalAddr().(*net.TCPAddr); ok {
 		local = a.AddrPort().Addr().Unmap().WithZone("")
@@ -119,8 +138,8 @@ func (s *side) prepare(tcp conn) error {
 			return err
 		}
 	}
-	gid, err := connect.GID(s.dev, s.GIDIndex, local)
-	if err != nil {
+	var err error
+	if s.gid, err = connect.GID(s.dev, s.GIDIndex, local); err != nil {
 		return err
 	}
 	if err := s.checkSize(); err != nil {
@@ -138,7 +157,16 @@ func (s *side) prepare(tcp conn) error {
 	if s.mr, err = s.pd.RegisterMemory(buf, verbs.AccessLocalWrite); err != nil {
 		return err
 	}
-	if s.cq, err = s.dev.CreateCQ(s.RxDepth + 1); err != nil {
+	s.path = connect.Path{MTU: s.mtu(), SGIDIndex: s.gid.Index, SL: uint8(s.SL), RDAtomic: 1, QKey: qkey}
+	s.cq, err = s.dev.CreateCQ(n)
+	return err
+}
+
+// prepare makes the queue pair and posts all receives: they have to be there
+// before the other end hears of it.
+func (s *side) prepare(tcp conn) error {
+	err := s.setUp(tcp, s.RxDepth+1)
+	if err != nil {
 		return err
 	}
 	s.qp, err = s.pd.CreateQP(&verbs.QPInitAttr{
@@ -148,11 +176,10 @@ func (s *side) prepare(tcp conn) error {
 	if err != nil {
 		return err
 	}
-	s.path = connect.Path{MTU: s.mtu(), SGIDIndex: gid.Index, SL: uint8(s.SL), RDAtomic: 1, QKey: qkey}
 	if err := connect.ToInit(s.qp, s.path); err != nil {
 		return err
 	}
-	s.own = connect.Local(s.qp, gid, nil)
+	s.own = connect.Local(s.qp, s.gid, nil)
 	return s.postReceives(s.RxDepth)
 }
 
@@ -189,7 +216,7 @@ func (s *side) connect() (err error) {
 // client that cannot connect does not say it, so that the server does not wait
 // for messages that never come.
 func (s *side) handshake(tcp conn) error {
-	own := address{QPN: s.own.QPN, PSN: s.own.PSN, GID: verbs.GID(s.own.GID.As16())}
+	own := addressOf(s.own)
 	s.printAddress("  local address:  ", s.own, s.service == verbs.UD)
 	if s.Server != "" {
 		if err := tcp.send(own); err != nil {
@@ -200,9 +227,8 @@ func (s *side) handshake(tcp conn) error {
 	if err != nil {
 		return err
 	}
-	s.peer = connect.Endpoint{QPN: remote.QPN, PSN: remote.PSN, GID: netip.AddrFrom16(remote.GID).Unmap()}
-	if err := s.peer.Check(); err != nil {
-		return fmt.Errorf("%w: start it with the index of a RoCE v2 GID (-g)", err)
+	if s.peer, err = endpointOf(remote); err != nil {
+		return err
 	}
 	if err := s.connect(); err != nil {
 		return err

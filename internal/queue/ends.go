@@ -10,6 +10,12 @@ type Producer struct {
 // NewProducer takes the writing end of an empty ring.
 func NewProducer(r *Ring) *Producer { return &Producer{ring: r} }
 
+// ResumeProducer takes the writing end where its last user left it. The consumer
+// may have begun to read.
+func ResumeProducer(r *Ring) *Producer {
+	return &Producer{ring: r, next: r.producer.Load(), consumed: r.consumer.Load()}
+}
+
 // Ring is the ring that p writes to.
 func (p *Producer) Ring() *Ring { return p.ring }
 

@@ -5,11 +5,12 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/memory"
 )
 
-// Event is an asynchronous event of a queue pair or completion queue.
+// Event is an asynchronous event of the one object that is not nil.
 type Event struct {
 	Type ibv.EventType
-	QP   *QP // nil for events of a completion queue
-	CQ   *CQ // nil for events of a queue pair
+	QP   *QP
+	CQ   *CQ
+	SRQ  *SRQ
 }
 
 // Env is what the queue pairs of one worker share: the memory table, limits,

@@ -70,10 +70,14 @@ func newPairHost(w *pairWorld, end simnet.End) *pairHost {
 	if w.typ == 0 {
 		w.typ = ibv.QPTypeRC
 	}
-	h.qp = NewQP(h.env, Config{
+	cfg := Config{
 		QPN: h.qpn(), Type: w.typ, PD: 1, SendCQ: NewCQ(scq), RecvCQ: NewCQ(rcq), SQ: sq, RQ: rq, Context: uint64(end) + 40,
 		Cap: ibv.QPCap{MaxSendWR: w.sqDepth, MaxRecvWR: w.rqDepth, MaxSendSGE: pairSGE, MaxRecvSGE: pairSGE, MaxInline: pairInline},
-	})
+	}
+	if w.shared {
+		cfg.SRQ, cfg.RQ = NewSRQ(rq, 1), nil
+	}
+	h.qp = NewQP(h.env, cfg)
 	return h
 }
 

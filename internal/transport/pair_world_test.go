@@ -25,6 +25,7 @@ type pairParams struct {
 	rdAtomic   uint8
 	sqDepth    int
 	rqDepth    int
+	shared     bool  // receives come from a shared queue
 	timeout    uint8 // local ACK timeout code
 	retries    uint8
 	rnrRetries uint8

@@ -29,7 +29,8 @@ type Config struct {
 
 	SendCQ, RecvCQ *CQ
 	SQ, RQ         *queue.Ring
-	Owner          any // what the driver attaches; the engine does not look at it
+	SRQ            *SRQ // where receives come from instead of RQ, which is nil then
+	Owner          any  // what the driver attaches; the engine does not look at it
 }
 
 // QP is one queue pair: state common to both halves, the requester and the
@@ -150,7 +151,8 @@ func (q *QP) NextDeadline() mono.Time {
 }
 
 // fail moves the queue pair to ERR: what is outstanding or queued is flushed in
-// order, send queue first (IBTA vol. 1, 10.3.1.5).
+// order, send queue first. The receives of a shared queue stay for the others:
+// an event says that this queue pair is done with them (IBTA vol. 1, 10.3.1.5).
 func (q *QP) fail(now mono.Time) {
 	if q.state == ibv.QPStateErr || q.state == ibv.QPStateReset {
 		return
@@ -158,6 +160,10 @@ func (q *QP) fail(now mono.Time) {
 	q.state = ibv.QPStateErr
 	q.reqFlush(now)
 	q.respFlush(now)
+	if q.cfg.SRQ != nil {
+		// What it had taken has completed, and it takes no more.
+		q.env.event(ibv.EventQPLastWQEReached, q)
+	}
 }
 
 // complete writes a completion to cq. When cq has overflowed the queue pair

@@ -61,8 +61,8 @@ func (s *responderState) has(f respFlags) bool { return s.flags&f != 0 }
 // responder is the half of a queue pair that executes the peer's requests.
 type responder struct {
 	st    responderState
-	saved []savedResult // ring, a power of two
-	rq    *queue.Consumer
+	saved []savedResult   // ring, a power of two
+	rq    *queue.Consumer // own or shared, nil if there is none
 	wqe   heldWQE
 	kept  keptRing
 	begin respState    // first step of a request packet
@@ -81,10 +81,15 @@ func (q *QP) respInit() {
 	default:
 		r.begin = respChkPSN
 	}
-	if q.cfg.RQ != nil {
+	switch {
+	case q.cfg.SRQ != nil:
+		r.rq = q.cfg.SRQ.cons
+	case q.cfg.RQ != nil:
 		r.rq = queue.NewConsumer(q.cfg.RQ)
-		r.wqe.init(q.cfg.RQ.ElemSize())
+	default:
+		return
 	}
+	r.wqe.init(r.rq.Ring().ElemSize())
 }
 
 // respStart makes the responder ready for the first request of a connection, as
@@ -102,15 +107,15 @@ func (q *QP) respStart(mono.Time) {
 	r.growSaved(2 * max(q.respLimit(), 1))
 }
 
-// respReset forgets everything, posted receive work requests included, as the
-// queue pair enters RESET.
+// respReset forgets everything, posted receive work requests of its own included,
+// as the queue pair enters RESET.
 func (q *QP) respReset() {
 	r := &q.resp
 	q.respReleaseKept()
 	r.st = responderState{generation: r.st.generation + 1}
 	clear(r.saved)
 	r.wqe.drop()
-	if r.rq == nil {
+	if q.cfg.RQ == nil {
 		return
 	}
 	if n, ok := r.rq.Avail(); ok {

@@ -61,10 +61,13 @@ func (q *QP) respDoRNR(x *respPacket) respState {
 }
 
 // respAckSyndrome is an ACK with the number of receive work requests that a
-// message can still use (IBTA vol. 1, 9.7.7.2).
+// message can still use; of a shared queue nobody can tell (IBTA vol. 1, 9.7.7.2).
 func (q *QP) respAckSyndrome() wire.Syndrome {
 	r := &q.resp
-	if r.rq == nil {
+	switch {
+	case q.cfg.SRQ != nil:
+		return wire.SynACK(noCredit)
+	case r.rq == nil:
 		return wire.SynACK(0)
 	}
 	n, _ := r.rq.Avail() // corrupt indices are no credit; the next request finds them
@@ -73,3 +76,6 @@ func (q *QP) respAckSyndrome() wire.Syndrome {
 	}
 	return wire.SynACK(wire.CreditCode(n))
 }
+
+// noCredit is the credit code that limits nothing.
+const noCredit = 31

@@ -21,11 +21,12 @@ func (r *respRig) respDrain() {
 func TestResponderDoesNotAllocate(t *testing.T) {
 	full := make([]byte, respMTU)
 	tests := []struct {
-		name string
-		pkts func(r *respRig) []respReq // PSNs count from 0
-		keep int
-		recv bool
-		typ  ibv.QPType // RC unless set
+		name   string
+		pkts   func(r *respRig) []respReq // PSNs count from 0
+		keep   int
+		recv   bool
+		typ    ibv.QPType // RC unless set
+		shared bool       // the receive queue is
 	}{
 		{name: "SEND", recv: true, pkts: func(*respRig) []respReq { return respSend(0, make([]byte, 3*respMTU)) }},
 		{name: "WRITE", pkts: func(r *respRig) []respReq { return r.write(0, 0, make([]byte, 3*respMTU)) }},
@@ -49,6 +50,8 @@ func TestResponderDoesNotAllocate(t *testing.T) {
 		{name: "UD, IPv4", typ: ibv.QPTypeUD, recv: true, pkts: func(*respRig) []respReq { return []respReq{datagram(0, full)} }},
 		{name: "UD, IPv6", typ: ibv.QPTypeUD, recv: true, pkts: func(*respRig) []respReq { return []respReq{datagram(0, full).under(udIPv6)} }},
 		{name: "UD, dropped", typ: ibv.QPTypeUD, pkts: func(*respRig) []respReq { return []respReq{datagram(0, full)} }},
+		{name: "SEND, shared queue", shared: true, recv: true, pkts: func(*respRig) []respReq { return respSend(0, respFill(1, 700)) }},
+		{name: "UD, shared queue", shared: true, typ: ibv.QPTypeUD, recv: true, pkts: func(*respRig) []respReq { return []respReq{datagram(0, full)} }},
 		{name: "not ready", pkts: func(*respRig) []respReq { return respSend(0, nil) }},
 	}
 	for _, tt := range tests {
@@ -56,7 +59,11 @@ func TestResponderDoesNotAllocate(t *testing.T) {
 			if tt.typ == 0 {
 				tt.typ = ibv.QPTypeRC
 			}
-			r := newRespRig(t, respAt(0), respOn(tt.typ))
+			opts := []respOption{respAt(0), respOn(tt.typ)}
+			if tt.shared {
+				opts = append(opts, respShared)
+			}
+			r := newRespRig(t, opts...)
 			r.env.KeepBudget = tt.keep
 			var pkts []*wire.Packet
 			for _, q := range tt.pkts(r) {

@@ -72,6 +72,9 @@ func (q *QP) respFailInvalidate(x *respPacket) respState {
 // respFailCorrupt gives up on a receive queue whose producer index cannot be
 // true.
 func (q *QP) respFailCorrupt(x *respPacket) respState {
+	if q.cfg.SRQ != nil {
+		q.cfg.SRQ.corrupt(q.env)
+	}
 	q.respOweNak(x, wire.NakRemoteOp, x.psn)
 	q.resp.st.flags |= lastWords
 	q.env.event(ibv.EventQPFatal, q)
@@ -85,6 +88,7 @@ func (q *QP) respFailWQE(now mono.Time, status ibv.WCStatus) {
 	if !w.held {
 		return
 	}
+	q.respClaim()
 	c := queue.CQE{WRID: w.wrid, Status: status, Opcode: ibv.WCRecv}
 	q.respReleaseWQE()
 	q.complete(now, q.cfg.RecvCQ, &c, false)
@@ -125,8 +129,8 @@ func (q *QP) respReadFault(now mono.Time, s *savedResult, p psn.PSN) {
 	}
 }
 
-// respFlush completes the receive work request in use and all posted ones with
-// WR_FLUSH_ERR, in order, and lets go of everything else. It may be called
+// respFlush completes the receive work request in use and all posted ones, unless
+// they are shared with others, with WR_FLUSH_ERR, in order, and lets go of everything else. It may be called
 // again: requests that are posted in ERR are flushed by the next Poll.
 func (q *QP) respFlush(now mono.Time) {
 	r := &q.resp
@@ -137,7 +141,7 @@ func (q *QP) respFlush(now mono.Time) {
 		q.respCancel()
 	}
 	q.respFailWQE(now, ibv.WCWRFlushErr)
-	if r.rq == nil {
+	if q.cfg.RQ == nil {
 		return
 	}
 	n, ok := r.rq.Avail()

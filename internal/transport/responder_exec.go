@@ -14,6 +14,7 @@ import (
 func (q *QP) respDoExecute(x *respPacket) respState {
 	st, info, n := &q.resp.st, x.p.Info, uint32(x.p.PayloadLen)
 	op := opSend
+	q.respClaim()
 	if info.Send {
 		if !q.respScatter(x) {
 			return respErrLKey

@@ -100,11 +100,21 @@ func newRespRig(t *testing.T, opts ...respOption) *respRig {
 	for _, o := range opts {
 		o(&cfg, &attr)
 	}
+	r.rq = queue.NewProducer(cfg.RQ)
+	if cfg.SRQ != nil {
+		cfg.RQ = nil
+	}
+	r.attach(cfg, attr)
+	return r
+}
+
+// attach makes the queue pair and brings it to RTR.
+func (r *respRig) attach(cfg Config, attr ibv.QPAttr) {
+	r.t.Helper()
 	r.q = NewQP(r.env, cfg)
 	r.q.SetPortMTU(respMTU)
-	r.rq, r.cq = queue.NewProducer(cfg.RQ), queue.NewConsumer(cfg.RecvCQ.prod.Ring())
+	r.cq = queue.NewConsumer(cfg.RecvCQ.prod.Ring())
 	r.connect(attr)
-	return r
 }
 
 func (r *respRig) connect(attr ibv.QPAttr) {

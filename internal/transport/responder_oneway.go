@@ -37,6 +37,7 @@ func (q *QP) respAbandon(x *respPacket) {
 	st.op, st.placed, st.remaining = opNone, 0, 0
 	st.ePSN = x.psn.Next()
 	q.resp.wqe.rewind()
+	q.respUnclaim()
 }
 
 // refusals are the counters of what UC and UD drop without a word; 0 for error
@@ -57,6 +58,9 @@ func (q *QP) respRefuse(s respState, x *respPacket) respState {
 		q.env.count(c)
 		q.respAbandon(x)
 		return respDone
+	}
+	if s == respErrCorrupt && q.cfg.SRQ != nil {
+		q.cfg.SRQ.corrupt(q.env)
 	}
 	if s != respErrCorrupt { // which is not about the request in use
 		q.respFailWQE(x.now, respFailures[s].status)

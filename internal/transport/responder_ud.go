@@ -32,6 +32,7 @@ func (q *QP) respCheckDatagram(x *respPacket) respState {
 // other begins as if they were one message.
 func (q *QP) respDoDatagram(x *respPacket) respState {
 	r := &q.resp
+	q.respClaim()
 	if !q.respScatterSegment(x, r.grhOf(x.p), false) || !q.respScatter(x) {
 		return respErrLKey
 	}

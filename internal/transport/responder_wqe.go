@@ -8,15 +8,17 @@ import (
 
 // heldWQE is the receive work request in use: a private copy, made once. The
 // element of the ring, which a client may overwrite at any time, is not read
-// again and is given back when the request completes.
+// again and is given back when the request completes; that of a shared queue, of
+// which others take the next one, as soon as a packet has been accepted.
 type heldWQE struct {
-	held  bool
-	wrid  uint64
-	total uint32 // bytes of all entries
-	sges  []heldSGE
-	n     int    // entries in use
-	cur   int    // entry that takes the next byte
-	off   uint32 // bytes of it that are taken
+	held    bool
+	claimed bool // of a shared queue: the element was given back
+	wrid    uint64
+	total   uint32 // bytes of all entries
+	sges    []heldSGE
+	n       int    // entries in use
+	cur     int    // entry that takes the next byte
+	off     uint32 // bytes of it that are taken
 }
 
 type heldSGE struct {
@@ -36,7 +38,7 @@ func (w *heldWQE) rewind() { w.cur, w.off = 0, 0 }
 // been deregistered is not held on to.
 func (w *heldWQE) drop() {
 	clear(w.sges[:w.n])
-	w.held, w.n = false, 0
+	w.held, w.claimed, w.n = false, false, 0
 }
 
 // load copies the element at slot and reports whether it is a possible one.
@@ -71,6 +73,9 @@ func (q *QP) respTakeWQE(x *respPacket) respState {
 		return respErrCorrupt
 	case r.wqe.held:
 	case n == 0:
+		if q.cfg.SRQ != nil {
+			q.cfg.SRQ.watch(q.env)
+		}
 		return respErrRNR
 	case !r.wqe.load(r.rq.Slot(0)):
 		return respErrMalformedWQE
@@ -93,11 +98,36 @@ func (q *QP) respTakeWQE(x *respPacket) respState {
 
 // respLocal is the region of n bytes at offset off of entry g.
 func (q *QP) respLocal(g *heldSGE, off, n uint32) (*memory.Region, bool) {
-	return q.env.Mem.Access(g.LKey, q.cfg.PD, ibv.AccessLocalWrite, g.Addr+uint64(off), uint64(n))
+	pd := q.cfg.PD
+	if q.cfg.SRQ != nil {
+		pd = q.cfg.SRQ.pd
+	}
+	return q.env.Mem.Access(g.LKey, pd, ibv.AccessLocalWrite, g.Addr+uint64(off), uint64(n))
+}
+
+// respClaim takes the request in use from a shared queue for good: the message is
+// this queue pair's now, however it ends.
+func (q *QP) respClaim() {
+	w := &q.resp.wqe
+	if q.cfg.SRQ == nil || !w.held || w.claimed {
+		return
+	}
+	w.claimed = true
+	q.cfg.SRQ.take(q.env)
+}
+
+// respUnclaim leaves a request that was looked at, but not claimed, to whoever
+// takes the next one of a shared queue.
+func (q *QP) respUnclaim() {
+	if w := &q.resp.wqe; q.cfg.SRQ != nil && w.held && !w.claimed {
+		w.drop()
+	}
 }
 
 // respReleaseWQE gives the element of the completed request back.
 func (q *QP) respReleaseWQE() {
 	q.resp.wqe.drop()
-	q.resp.rq.Release(1)
+	if q.cfg.SRQ == nil {
+		q.resp.rq.Release(1)
+	}
 }

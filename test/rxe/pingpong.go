@@ -15,7 +15,7 @@ import (
 // exchange is one run of `roce-xdp pingpong` against the C program of the same
 // transport service.
 type exchange struct {
-	service     string // rc, uc or ud
+	service     string // rc, uc, ud or srq
 	family      family
 	server      bool // we are the server
 	mtu         int  // path MTU; 0 for ud, which takes the port's
@@ -75,6 +75,11 @@ func pingpongRows() []row {
 			add("uc", mtus[1-i], 4096, 100)
 			add("uc", mtus[i], 16384, 30)
 			add("uc", mtus[1-i], 5000, 50, "-c", "-e")
+
+			add("srq", mtus[i], 64, 200)
+			add("srq", mtus[1-i], 4096, 200, "-q", "4", "-r", "32")
+			add("srq", mtus[i], 16384, 30, "-q", "1")
+			add("srq", mtus[1-i], 5000, 50, "-c", "-e", "-q", "3")
 
 			add("ud", 0, 1, 100)
 			add("ud", 0, 1024, 200)

@@ -51,7 +51,7 @@ func TestRows(t *testing.T) {
 			t.Errorf("loss %s has %d rows, want both roles and families", l.name, n)
 		}
 	}
-	for kind, want := range map[string]int{"": 18, "uc-": 8, "ud-": 8} {
+	for kind, want := range map[string]int{"": 18, "uc-": 8, "ud-": 8, "srq-": 8} {
 		if c, s := kinds["pingpong/"+kind+"client"], kinds["pingpong/"+kind+"server"]; c != want || s != want {
 			t.Errorf("ping-pong: %d rows as %sclient and %d as server, want %d", c, kind, s, want)
 		}

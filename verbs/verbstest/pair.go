@@ -19,6 +19,9 @@ type Options struct {
 	SGE         int          // entries of each work request; 0: 4
 	Inline      int          // bytes of inline data
 	CQ          [2]*verbs.CQ // completion queues to share; nil: one of its own each
+	// SRQ are shared receive queues that the ends take receives from; Recv posts
+	// to them, and the ends live in their protection domains. nil: one of its own.
+	SRQ         [2]*verbs.SRQ
 	PSN         uint32       // first PSN of both directions; 0: random
 	Timeout     uint8        // local ACK timeout exponent; 0: 14 (67 ms)
 	Retry       uint8        // retry count; 0: 7
@@ -39,6 +42,7 @@ type End struct {
 	PD  *verbs.PD
 	CQ  *verbs.CQ
 	QP  *verbs.QP
+	SRQ *verbs.SRQ // nil: the queue pair has a receive queue of its own
 	MR  *verbs.MR
 	Buf []byte // the region's memory
 	GID verbs.GIDEntry
@@ -161,7 +165,7 @@ func commonMTU(a, b *verbs.Context) (verbs.MTU, error) {
 }
 
 func newEnd(typ verbs.QPType, dev *verbs.Context, o Options, side int) (*End, error) {
-	e := &End{Dev: dev, PSN: o.PSN, QKey: o.QKey}
+	e := &End{Dev: dev, PSN: o.PSN, QKey: o.QKey, SRQ: o.SRQ[side]}
 	if e.PSN == 0 {
 		e.PSN = rand.Uint32N(1 << 24)
 	}
@@ -174,7 +178,9 @@ func newEnd(typ verbs.QPType, dev *verbs.Context, o Options, side int) (*End, er
 	if err != nil {
 		return e, err
 	}
-	if e.PD, err = dev.AllocPD(); err != nil {
+	if e.SRQ != nil {
+		e.PD = e.SRQ.PD() // whose regions its entries name
+	} else if e.PD, err = dev.AllocPD(); err != nil {
 		return e, err
 	}
 	if e.CQ = o.CQ[side]; e.CQ == nil {
@@ -190,7 +196,7 @@ func newEnd(typ verbs.QPType, dev *verbs.Context, o Options, side int) (*End, er
 		return e, err
 	}
 	e.QP, err = e.PD.CreateQP(&verbs.QPInitAttr{
-		Type: typ, SendCQ: e.CQ, RecvCQ: e.CQ, SigAll: o.SigAll,
+		Type: typ, SendCQ: e.CQ, RecvCQ: e.CQ, SRQ: e.SRQ, SigAll: o.SigAll,
 		Cap: verbs.QPCap{MaxSendWR: o.Depth, MaxRecvWR: o.Depth, MaxSendSGE: o.SGE, MaxRecvSGE: o.SGE, MaxInline: o.Inline},
 	})
 	return e, err
@@ -248,7 +254,7 @@ func (e *End) close() error {
 	if e.CQ != nil && e.ownCQ {
 		errs = append(errs, e.CQ.Destroy())
 	}
-	if e.PD != nil {
+	if e.PD != nil && e.SRQ == nil {
 		errs = append(errs, e.PD.Dealloc())
 	}
 	return errors.Join(errs...)

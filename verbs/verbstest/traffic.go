@@ -29,7 +29,11 @@ func (e *End) Post(wr verbs.SendWR) error {
 
 // Recv posts a receive of n bytes at off.
 func (e *End) Recv(id uint64, off, n int) error {
-	return e.QP.PostRecv(&verbs.RecvWR{WRID: id, SGList: []verbs.SGE{e.MR.SGE(off, n)}})
+	wr := verbs.RecvWR{WRID: id, SGList: []verbs.SGE{e.MR.SGE(off, n)}}
+	if e.SRQ != nil {
+		return e.SRQ.PostRecv(&wr)
+	}
+	return e.QP.PostRecv(&wr)
 }
 
 // Next waits for one completion.

@@ -1,0 +1,152 @@
+package datapath
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/memory"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
+	"github.com/roce-xdp/roce-xdp/internal/transport"
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// srq is a shared receive queue. It implements verbs.ProviderSRQ. All queue pairs
+// that use it live on its worker: the engine takes receives without a lock.
+type srq struct {
+	dev *Device
+	w   *worker
+	t   *transport.SRQ
+	pd  uint32
+
+	users int  // queue pairs; guarded by the device's lock
+	gone  bool // guarded by the device's lock
+
+	modify sync.Mutex // guards what follows; before the device's and the worker's lock
+	ring   *queue.Ring
+	attr   ibv.SRQAttr // capacities; the limit is the engine's
+}
+
+// CreateSRQ makes a shared receive queue on the worker that has fewest queue pairs
+// and, of these, fewest such queues.
+func (d *Device) CreateSRQ(pd uint32, attr *ibv.SRQAttr) (verbs.ProviderSRQ, error) {
+	if attr.MaxSGE < 1 || attr.MaxSGE > ibv.MaxSGE {
+		return nil, fmt.Errorf("%w: MaxSGE is %d: 1 to %d are possible", ErrInvalid, attr.MaxSGE, ibv.MaxSGE)
+	}
+	if err := checkSRQ(attr); err != nil {
+		return nil, err
+	}
+	ring, err := queue.New(attr.MaxWR, queue.RecvElemSize(attr.MaxSGE))
+	if err != nil {
+		return nil, err
+	}
+	if err := d.enterPD(pd); err != nil {
+		return nil, err
+	}
+	s := &srq{dev: d, t: transport.NewSRQ(ring, memory.PD(pd)), pd: pd, ring: ring, attr: *attr}
+	s.t.Owner = s
+	s.t.SetLimit(attr.Limit)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.srqs >= maxSRQ {
+		d.pds[pd]--
+		return nil, fmt.Errorf("%w: %d shared receive queues", ErrLimit, maxSRQ)
+	}
+	d.srqs++
+	s.w = slices.MinFunc(d.workers, func(a, b *worker) int {
+		return cmp.Or(cmp.Compare(a.qps, b.qps), cmp.Compare(a.srqs, b.srqs))
+	})
+	s.w.srqs++
+	return s, nil
+}
+
+func checkSRQ(a *ibv.SRQAttr) error {
+	if a.MaxWR < 1 || a.MaxWR > ibv.MaxQPWR || a.Limit < 0 || a.Limit > a.MaxWR {
+		return fmt.Errorf("%w: MaxWR is %d, Limit %d: 1 to %d and 0 to MaxWR are possible", ErrInvalid, a.MaxWR, a.Limit, ibv.MaxQPWR)
+	}
+	return nil
+}
+
+// Ring carries the receives.
+func (s *srq) Ring() *queue.Ring {
+	s.modify.Lock()
+	defer s.modify.Unlock()
+	return s.ring
+}
+
+// Modify arms the limit and gives the queue another size. On an error nothing has
+// changed.
+func (s *srq) Modify(attr *ibv.SRQAttr, mask ibv.SRQAttrMask) error {
+	if err := checkSRQ(attr); err != nil {
+		return err
+	}
+	s.modify.Lock()
+	defer s.modify.Unlock()
+	ring := s.ring
+	if mask&ibv.SRQAttrMaxWR != 0 {
+		var err error
+		if ring, err = queue.New(attr.MaxWR, queue.RecvElemSize(s.attr.MaxSGE)); err != nil {
+			return err
+		}
+	}
+	var merr error
+	err := s.w.control(func() {
+		if ring != s.ring {
+			// The ring may have room for more than it was asked for.
+			if n := s.t.Posted(); n > attr.MaxWR {
+				merr = fmt.Errorf("%w: MaxWR is %d: %d receives are posted", ErrInvalid, attr.MaxWR, n)
+				return
+			}
+			if merr = s.t.Resize(ring); merr != nil {
+				return
+			}
+		}
+		if mask&ibv.SRQAttrLimit != 0 {
+			s.t.SetLimit(attr.Limit)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if merr != nil {
+		return merr
+	}
+	if ring != s.ring {
+		s.ring, s.attr.MaxWR = ring, attr.MaxWR
+	}
+	return nil
+}
+
+// Query tells the capacities and the armed limit.
+func (s *srq) Query() (attr ibv.SRQAttr, err error) {
+	s.modify.Lock()
+	defer s.modify.Unlock()
+	if err := s.w.acquire(); err != nil {
+		return attr, err
+	}
+	attr = s.attr
+	attr.Limit = s.t.Limit()
+	s.w.release(controller)
+	return attr, nil
+}
+
+// Destroy frees the queue. It is ErrBusy while queue pairs use it. Destroying
+// twice is no error.
+func (s *srq) Destroy() error {
+	d := s.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s.gone {
+		return nil
+	}
+	if s.users != 0 && !d.closed.Load() {
+		return fmt.Errorf("%w: %d queue pairs take receives from the queue: destroy them first", ErrBusy, s.users)
+	}
+	s.gone = true
+	s.w.srqs--
+	d.srqs--
+	d.pds[s.pd]--
+	return nil
+}

@@ -1,0 +1,96 @@
+package transport
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/memory"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
+)
+
+// ErrResize says that a shared receive queue cannot get the ring that it was
+// offered.
+var ErrResize = errors.New("transport: shared receive queue cannot be resized")
+
+// SRQ is the consuming side of a shared receive queue (IBTA vol. 1, 10.2.9). All
+// queue pairs that take from it belong to one worker, so it has no lock: it is
+// used by who drives that worker, control calls included.
+type SRQ struct {
+	// Owner is what the driver attaches; the engine does not look at it.
+	Owner any
+
+	pd     memory.PD
+	cons   *queue.Consumer // stays the same for life; a new ring changes what it points to
+	limit  int
+	broken bool // SRQ_ERR was reported
+}
+
+// NewSRQ makes the consuming side of an empty ring of receive work queue
+// entries. Their keys are those of pd, whatever the domain of a queue pair is.
+func NewSRQ(ring *queue.Ring, pd memory.PD) *SRQ {
+	return &SRQ{pd: pd, cons: queue.NewConsumer(ring)}
+}
+
+// SetLimit arms the limit event: SRQ_LIMIT_REACHED is reported once, when a
+// message leaves or finds fewer than n posted receives, and then the limit is 0
+// again. 0 disarms.
+func (s *SRQ) SetLimit(n int) { s.limit = n }
+
+// Limit is the armed limit, 0 when there is none.
+func (s *SRQ) Limit() int { return s.limit }
+
+// Posted is the number of receives that no message has taken.
+func (s *SRQ) Posted() int {
+	n, _ := s.cons.Avail()
+	return n
+}
+
+// Resize moves all posted receives, in order, into ring, which is empty and has
+// elements of the same size, and takes them from there from then on. The producer
+// stands still meanwhile and goes on with queue.ResumeProducer. On an error, which
+// is ErrResize, nothing has changed.
+func (s *SRQ) Resize(ring *queue.Ring) error {
+	n, ok := s.cons.Avail()
+	old := s.cons.Ring()
+	switch {
+	case !ok:
+		return fmt.Errorf("%w: its indices are corrupt: destroy it", ErrResize)
+	case ring.ElemSize() != old.ElemSize():
+		return fmt.Errorf("%w: elements of %d bytes in place of %d", ErrResize, ring.ElemSize(), old.ElemSize())
+	case n > ring.Entries():
+		return fmt.Errorf("%w: %d receives are posted, %d would fit", ErrResize, n, ring.Entries())
+	}
+	p := queue.NewProducer(ring)
+	for i := range n {
+		copy(p.Slot(i), s.cons.Slot(i))
+	}
+	p.Publish(n)
+	*s.cons = *queue.NewConsumer(ring)
+	return nil
+}
+
+// take gives the element of a receive that a queue pair has copied back.
+func (s *SRQ) take(e *Env) {
+	s.cons.Release(1)
+	s.watch(e)
+}
+
+// watch reports that the receives run short, if somebody has asked for it.
+func (s *SRQ) watch(e *Env) {
+	if s.limit == 0 {
+		return
+	}
+	if n, ok := s.cons.Avail(); ok && n < s.limit {
+		s.limit = 0
+		e.Events = append(e.Events, Event{Type: ibv.EventSRQLimitReached, SRQ: s})
+	}
+}
+
+// corrupt reports, once, that the producer's index cannot be true.
+func (s *SRQ) corrupt(e *Env) {
+	if !s.broken {
+		s.broken = true
+		e.Events = append(e.Events, Event{Type: ibv.EventSRQErr, SRQ: s})
+	}
+}
