@@ -48,7 +48,7 @@ test: deps check-format check-generated ## everything: vet, unit tests, race det
 	@$(MAKE) --no-print-directory test-unit test-race
 
 # A missing capability fails instead of skipping: root is demanded, not hoped for.
-test-unit test-race: export ROCE_XDP_REQUIRE = netns,xdp,tshark
+test-unit test-race: export ROCE_XDP_REQUIRE = netns,xdp,tshark,clang
 
 test-unit:
 	$(GO) test -count=1 -timeout 8m $(PKGS)

@@ -11,7 +11,7 @@ import (
 )
 
 // errNoWindows reports what our stack cannot do yet.
-var errNoWindows = errors.New("memory windows are not implemented")
+var errNoWindows = errors.New("our stack has no memory windows")
 
 // local is our end: a queue pair on the rig's device.
 type local struct {
