@@ -15,7 +15,7 @@ import (
 // program the device has.
 func explainAttach(d device, mode Mode, err error, current func(device) program) error {
 	refused := func(cause error, format string, args ...any) error {
-		if cause != ErrRefused {
+		if !errors.Is(cause, ErrRefused) {
 			cause = fmt.Errorf("%w: %w", ErrRefused, cause)
 		}
 		return fmt.Errorf("%w: %s (%w)", cause, fmt.Sprintf(format, args...), err)

@@ -44,6 +44,7 @@ func newPingPong(r *rig, typ verbs.QPType, op verbs.Opcode, n int, srq *verbs.SR
 		pairOf = verbstest.UCPair
 	case verbs.UD:
 		pairOf = verbstest.UDPair
+	default: // RC
 	}
 	p := pairOf(r.t, r.ca, r.cb, verbstest.Options{Timeout: slow, SRQ: [2]*verbs.SRQ{nil, srq}})
 	x := &pingPong{

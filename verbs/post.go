@@ -114,6 +114,7 @@ func (q *QP) putSend(wr *SendWR, i int) error {
 	case OpFlush:
 		w.Length = wr.FlushLength
 		w.FlushType, w.FlushLevel = uint16(wr.FlushPlacement), uint16(wr.FlushLevel)
+	default: // the fields above are all
 	}
 	switch {
 	case wr.Flags&SendInline != 0:
@@ -228,6 +229,7 @@ func (q *QP) checkOpcode(wr *SendWR, n uint64) error {
 		if wr.Flags&SendInline != 0 {
 			return invalid("%s writes to its scatter list: it cannot be inline", wr.Opcode)
 		}
+	default: // the others read their list, or have none
 	}
 	if wr.Opcode == OpFlush {
 		return checkFlush(wr)
@@ -237,6 +239,7 @@ func (q *QP) checkOpcode(wr *SendWR, n uint64) error {
 		if n != 8 {
 			return invalid("%s has %d bytes: it needs exactly 8", wr.Opcode, n)
 		}
+	default: // any length
 	}
 	return nil
 }
@@ -263,6 +266,7 @@ func (q *QP) sendable() error {
 	switch s := QPState(q.state.Load()); s {
 	case QPStateReset, QPStateInit, QPStateRTR:
 		return fmt.Errorf("%w: %s: sending needs RTS", ErrState, s)
+	default: // RTS and SQD send; SQE and ERR flush
 	}
 	return nil
 }

@@ -99,42 +99,42 @@ func errnoOf(err error) unix.Errno {
 // explain says what err, of step op of making the socket, means.
 func (s *Socket) explain(op string, err error) error {
 	e := &Error{Op: op, Ifindex: s.ifindex, Queue: s.queue, Errno: errnoOf(err)}
-	e.Kind, e.Hint = diagnose(op, e.Errno, s.shared)
+	e.Hint, e.Kind = diagnose(op, e.Errno, s.shared)
 	return e
 }
 
 // diagnose knows what each errno means at each step (net/xdp/xsk.c,
 // xdp_umem.c, xsk_buff_pool.c).
-func diagnose(op string, errno unix.Errno, shared bool) (kind error, hint string) {
+func diagnose(op string, errno unix.Errno, shared bool) (hint string, kind error) {
 	switch {
 	case op == opSocket && (errno == unix.EPERM || errno == unix.EACCES):
-		return ErrPermission, "run as root or give the program CAP_NET_RAW"
+		return "run as root or give the program CAP_NET_RAW", ErrPermission
 	case op == opSocket && (errno == unix.EAFNOSUPPORT || errno == unix.ESOCKTNOSUPPORT):
-		return ErrNotSupported, "the kernel was built without CONFIG_XDP_SOCKETS"
+		return "the kernel was built without CONFIG_XDP_SOCKETS", ErrNotSupported
 	case op == opRegister && (errno == unix.ENOBUFS || errno == unix.EPERM):
-		return ErrMemlock, "raise it (ulimit -l, LimitMEMLOCK= of the systemd unit), give CAP_IPC_LOCK, or use fewer frames"
+		return "raise it (ulimit -l, LimitMEMLOCK= of the systemd unit), give CAP_IPC_LOCK, or use fewer frames", ErrMemlock
 	case op == opRegister && errno == unix.EINVAL:
-		return ErrNotSupported, "the kernel refuses this frame size, headroom or transmit metadata length"
+		return "the kernel refuses this frame size, headroom or transmit metadata length", ErrNotSupported
 	case op == opRegister && errno == unix.EFAULT:
-		return ErrConfig, "the memory is not mapped, or of a kind that cannot be pinned"
+		return "the memory is not mapped, or of a kind that cannot be pinned", ErrConfig
 	case op == opBind && errno == unix.ENODEV:
-		return ErrNoDevice, "ip link lists the interfaces"
+		return "ip link lists the interfaces", ErrNoDevice
 	case op == opBind && errno == unix.EBUSY:
-		return ErrQueueBusy, "close the other socket, choose another queue, or share its UMEM"
+		return "close the other socket, choose another queue, or share its UMEM", ErrQueueBusy
 	case op == opBind && errno == unix.EINVAL:
-		return ErrNoQueue, "ethtool -l shows the queues; wake-up flags need Linux 5.4, multi-buffer 6.6"
+		return "ethtool -l shows the queues; wake-up flags need Linux 5.4, multi-buffer 6.6", ErrNoQueue
 	case op == opBind && errno == unix.EOPNOTSUPP && shared:
-		return ErrNoZeroCopy, "the first socket of the UMEM is in zero-copy mode and this driver is not able to; open that one with Mode Copy"
+		return "the first socket of the UMEM is in zero-copy mode and this driver is not able to; open that one with Mode Copy", ErrNoZeroCopy
 	case op == opBind && errno == unix.EOPNOTSUPP:
-		return ErrNoZeroCopy, "use Mode Auto or Copy"
+		return "use Mode Auto or Copy", ErrNoZeroCopy
 	case op == opBind && errno == unix.ENETDOWN:
-		return ErrDown, "bring it up: ip link set up"
+		return "bring it up: ip link set up", ErrDown
 	case op == opBind && errno == unix.EBADF && shared:
-		return ErrConfig, "the first socket of the UMEM is not bound yet"
+		return "the first socket of the UMEM is not bound yet", ErrConfig
 	case op == opBusyPoll && errno == unix.EPERM:
-		return ErrPermission, "more than net.core.busy_read microseconds or a larger budget needs CAP_NET_ADMIN"
+		return "more than net.core.busy_read microseconds or a larger budget needs CAP_NET_ADMIN", ErrPermission
 	case op == opBusyPoll && errno == unix.ENOPROTOOPT:
-		return ErrNotSupported, "preferred busy polling needs Linux 5.11"
+		return "preferred busy polling needs Linux 5.11", ErrNotSupported
 	}
-	return nil, ""
+	return "", nil
 }

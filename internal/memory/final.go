@@ -36,6 +36,7 @@ func (r *Region) WriteFinal(va uint64, src []byte) bool {
 			return false
 		}
 		return true
+	default: // indirect: below
 	}
 	// No atomics here, but a system call per piece orders them.
 	head := len(src) - finalBytes(va, len(src))

@@ -75,7 +75,7 @@ func NewReader(r io.Reader) (*Reader, error) {
 func (r *Reader) Next() (Packet, error) {
 	var h [recordHeaderLen]byte
 	if _, err := io.ReadFull(r.r, h[:]); err != nil {
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return Packet{}, io.EOF
 		}
 		return Packet{}, fmt.Errorf("%w: header: %w", ErrCorrupt, err)
@@ -100,7 +100,7 @@ func (r *Reader) ReadAll() ([]Packet, error) {
 	var ps []Packet
 	for {
 		p, err := r.Next()
-		if err == io.EOF {
+		if errors.Is(err, io.EOF) {
 			return ps, nil
 		}
 		if err != nil {

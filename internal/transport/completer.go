@@ -161,6 +161,7 @@ func (q *QP) reqRetireIfDone(now mono.Time, w *sendWQE) (live bool) {
 		c.ByteLen = w.length
 	case kindAtomic:
 		c.ByteLen = wordLen
+	default: // the others report no length
 	}
 	q.complete(now, q.cfg.SendCQ, &c, false)
 	return q.reqLive()

@@ -61,6 +61,7 @@ func (q *QP) reqAccept(p *wire.Packet, w *sendWQE) ibv.WCStatus {
 			}
 			return ibv.WCSuccess
 		}
+	default: // the others are completed by an ACKNOWLEDGE
 	}
 	return ibv.WCBadRespErr
 }

@@ -33,6 +33,7 @@ func (q *QP) Modify(now mono.Time, attr *ibv.QPAttr, mask ibv.AttrMask, self, pe
 	case ibv.QPStateErr:
 		q.fail(now)
 		return nil
+	default: // the others take attributes
 	}
 	q.apply(attr, mask)
 	if mask&ibv.QPAttrAV != 0 {

@@ -103,11 +103,12 @@ func (f *reqFuzz) postAny(b byte) {
 		return
 	}
 	ops := []ibv.WROpcode{ibv.WRSend, ibv.WRRDMAWrite, ibv.WRRDMARead, ibv.WRAtomicFetchAdd, ibv.WRRDMARead, ibv.WRAtomicWrite}
-	switch {
-	case f.qp.service == wire.UC:
+	switch f.qp.service {
+	case wire.UC:
 		ops = []ibv.WROpcode{ibv.WRSend, ibv.WRSendWithImm, ibv.WRRDMAWrite, ibv.WRRDMAWriteWithImm}
-	case f.qp.service == wire.UD:
+	case wire.UD:
 		ops = []ibv.WROpcode{ibv.WRSend, ibv.WRSend, ibv.WRSend, ibv.WRSend, ibv.WRSendWithImm}
+	default: // RC has them all
 	}
 	op := ops[int(b)%len(ops)]
 	n := 8

@@ -138,11 +138,12 @@ func TestReqReadCredit(t *testing.T) {
 					r.Fatalf("sent %v", got)
 				}
 				r.stopped(reqCredit)
-				if op == ibv.WRRDMARead {
+				switch op {
+				case ibv.WRRDMARead:
 					r.answer(0, 8, 0, 1)
-				} else if op == ibv.WRAtomicWrite {
+				case ibv.WRAtomicWrite:
 					r.answer(0, 0, 0, 1)
-				} else {
+				default:
 					r.atomicAck(0, 1)
 				}
 				if got := r.poll(); len(got) != 2 {

@@ -115,7 +115,7 @@ func (q *QP) respCheckResource(x *respPacket) respState {
 // (IBTA vol. 1, 9.7.4.1.6).
 func (q *QP) respCheckLength(x *respPacket) respState {
 	p, n := x.p, x.p.PayloadLen
-	ok := true
+	var ok bool
 	switch {
 	case p.Opcode.Operation() == wire.AtomicWrite:
 		ok = n == 8 && p.RETH().DMALen() == 8

@@ -112,6 +112,7 @@ func lookup(t ibv.QPType, from, to ibv.QPState) (attrSet, bool) {
 		return attrSet{}, true
 	case ibv.QPStateErr:
 		return attrSet{}, from != ibv.QPStateReset
+	default: // the table has the others
 	}
 	for i := range transitions {
 		if r := &transitions[i]; r.from == from && r.to == to {

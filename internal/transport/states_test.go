@@ -93,6 +93,7 @@ func wantSet(rows map[string]attrSet, ty ibv.QPType, from, to ibv.QPState) (set 
 		return attrSet{}, true
 	case ibv.QPStateErr:
 		return attrSet{}, from != ibv.QPStateReset
+	default: // the table has the others
 	}
 	set, valid = rows[fmt.Sprint(ty, " ", from, " ", to)]
 	return set, valid

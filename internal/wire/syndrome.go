@@ -48,8 +48,9 @@ func (s Syndrome) Kind() SynKind {
 		return KindRNR
 	case 3:
 		return KindNAK
+	default:
+		return KindReserved
 	}
-	return KindReserved
 }
 
 // Code is the low five bits: the credit code of an ACK, the timer code of an

@@ -74,6 +74,7 @@ func (l *lastByte) round(mark byte, off, n int) error {
 	case verbs.OpRDMARead:
 		wr.SGList, wr.RemoteAddr, wr.RKey = []verbs.SGE{dst.MR.SGE(off, n)}, src.MR.Addr(), src.MR.RKey()
 		done = verbs.WCRDMARead
+	default: // an RDMA WRITE, as prepared above
 	}
 	if err := l.p.A.Post(wr); err != nil {
 		return err

@@ -19,7 +19,6 @@ type local struct {
 	dev  *verbs.Context
 	path connect.Path
 	own  endpoint
-	psn  uint32
 
 	pd *verbs.PD
 	mr *verbs.MR
@@ -95,6 +94,7 @@ func (l *local) post(r request) error {
 	case verbs.OpFlush:
 		wr.SGList = nil
 		wr.FlushLength, wr.FlushPlacement, wr.FlushLevel = uint32(r.N), verbs.FlushGlobal, verbs.FlushLevel(r.Level)
+	default: // nothing more to say
 	}
 	return l.qp.PostSend(&wr)
 }

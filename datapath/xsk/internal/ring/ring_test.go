@@ -193,12 +193,12 @@ func TestBroken(t *testing.T) {
 		{"one too far", 5}, {"far too far", 1 << 31}, {"backwards", math.MaxUint32},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p, c := pair(t, 4, 10)
+			_, c := pair(t, 4, 10)
 			c.shared.prod.Add(tc.off)
 			if n := c.Take(make([]uint64, 9)); n != 0 || !c.Broken() || c.Avail() != 0 {
 				t.Errorf("consumer took %d, broken %v", n, c.Broken())
 			}
-			p, _ = pair(t, 4, 10)
+			p, _ := pair(t, 4, 10)
 			p.shared.cons.Add(tc.off)
 			if p.Free() != 0 || p.Put([]uint64{1, 2, 3, 4}) != 0 || !p.Broken() {
 				t.Errorf("producer has room, broken %v", p.Broken())
