@@ -124,7 +124,7 @@ func (w *worker) layOut(now mono.Time, q *qp, responses bool) (n int) {
 // device. It reports false when the payload cannot be read.
 func (w *worker) frameOut(q *qp, in *transport.Intent, to way) bool {
 	path := to.path
-	pad := -in.Len & 3
+	pad := wire.PadLen(in.Len)
 	ibLen := in.HdrLen + in.Len + pad + wire.ICRCLen
 	addr := w.tx.get()
 	size := path.Len() + ibLen

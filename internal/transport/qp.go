@@ -92,7 +92,7 @@ func (q *QP) HandlePacket(now mono.Time, p *wire.Packet) Verdict {
 		e.count(DropPeer)
 		return Release
 	}
-	if pk := wire.BTHAt(p.BTH).PKey(); pk&0x7fff != DefaultPKey&0x7fff {
+	if pk := wire.BTHAt(p.BTH).PKey(); pk&0x7fff != wire.DefaultPKey&0x7fff {
 		e.count(DropPKey)
 		return Release
 	}

@@ -74,7 +74,7 @@ func (b *Batch) next(q *QP, info *wire.OpInfo, p psn.PSN) *Intent {
 	*h = wire.BTH{}
 	h.SetOpcode(info.Opcode)
 	h.SetMigReq(true)
-	h.SetPKey(DefaultPKey)
+	h.SetPKey(wire.DefaultPKey)
 	h.SetDestQP(q.destQPN)
 	h.SetPSN(p)
 	return in
@@ -136,6 +136,3 @@ func (b *Batch) Gather(in *Intent, dst []byte) bool {
 	}
 	return true
 }
-
-// DefaultPKey is the only P_Key of RoCE: full member of the default partition.
-const DefaultPKey = 0xFFFF
