@@ -225,21 +225,34 @@ func (q *QP) checkOpcode(wr *SendWR, n uint64) error {
 		return invalid("operation %s cannot be posted", wr.Opcode)
 	}
 	switch wr.Opcode {
-	case OpRDMARead, OpAtomicCmpAndSwp, OpAtomicFetchAdd:
-		if wr.Flags&SendInline != 0 {
-			return invalid("%s writes to its scatter list: it cannot be inline", wr.Opcode)
-		}
-	default: // the others read their list, or have none
-	}
-	if wr.Opcode == OpFlush {
+	case OpFlush:
 		return checkFlush(wr)
-	}
-	switch wr.Opcode {
-	case OpAtomicCmpAndSwp, OpAtomicFetchAdd, OpAtomicWrite:
-		if n != 8 {
-			return invalid("%s has %d bytes: it needs exactly 8", wr.Opcode, n)
+	case OpRDMARead:
+		return checkScatter(wr)
+	case OpAtomicCmpAndSwp, OpAtomicFetchAdd:
+		if err := checkScatter(wr); err != nil {
+			return err
 		}
-	default: // any length
+		return checkWord(wr, n)
+	case OpAtomicWrite:
+		return checkWord(wr, n)
+	default: // SEND with invalidate is checked as a SEND
+		return nil
+	}
+}
+
+// checkScatter checks an operation whose result goes to the scatter list.
+func checkScatter(wr *SendWR) error {
+	if wr.Flags&SendInline != 0 {
+		return invalid("%s writes to its scatter list: it cannot be inline", wr.Opcode)
+	}
+	return nil
+}
+
+// checkWord checks the length of an atomic, whose operand or result is a word.
+func checkWord(wr *SendWR, n uint64) error {
+	if n != 8 {
+		return invalid("%s has %d bytes: it needs exactly 8", wr.Opcode, n)
 	}
 	return nil
 }
