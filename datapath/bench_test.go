@@ -15,11 +15,8 @@ import (
 func BenchmarkNetnsOneThread(b *testing.B) {
 	for _, size := range []int{64, 4096, 64 << 10} {
 		b.Run(map[int]string{64: "64", 4096: "4096", 64 << 10: "65536"}[size], func(b *testing.B) {
-			hosts, err := netns.NewPair(netns.PairOptions{MTU: 9000})
-			if err != nil {
-				b.Skip(err)
-			}
-			defer hosts.Close()
+			netns.Require(b)
+			hosts := netns.PairForTest(b, netns.PairOptions{MTU: 9000})
 			p := benchPair(b, hosts, verbstest.Options{})
 			wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGList: []verbs.SGE{p.A.MR.SGE(0, size)},
 				RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()}

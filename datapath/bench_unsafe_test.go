@@ -18,11 +18,8 @@ func word(b []byte) *atomic.Uint64 { return (*atomic.Uint64)(unsafe.Pointer(&b[0
 // BenchmarkNetnsWriteLatency is a 64-byte WRITE ping-pong in which both programs
 // spin on memory: an operation is one round trip.
 func BenchmarkNetnsWriteLatency(b *testing.B) {
-	hosts, err := netns.NewPair(netns.PairOptions{MTU: 9000})
-	if err != nil {
-		b.Skip(err)
-	}
-	defer hosts.Close()
+	netns.Require(b)
+	hosts := netns.PairForTest(b, netns.PairOptions{MTU: 9000})
 	p := benchPair(b, hosts, verbstest.Options{})
 	stop := make(chan struct{})
 	done := make(chan struct{})
@@ -92,12 +89,8 @@ func drain(e *verbstest.End) {
 func benchPair(b *testing.B, hosts *netns.Pair, o verbstest.Options) *verbstest.Pair {
 	b.Helper()
 	a, bb := openBench(b, hosts.A), openBench(b, hosts.B)
-	p, err := verbstest.NewRCPair(a, bb, o)
-	if err != nil {
-		b.Fatal(err)
-	}
+	p := verbstest.RCPair(b, a, bb, o)
 	peers[p.A], peers[p.B] = p.B, p.A
-	b.Cleanup(func() { p.Close() })
 	return p
 }
 
@@ -106,6 +99,11 @@ func openBench(b *testing.B, e *netns.End) *verbs.Context {
 	if err := e.NS.Do(func() (err error) { dev, err = datapath.Open(e.Ifname, nil); return err }); err != nil {
 		b.Fatal(err)
 	}
+	b.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			b.Error(err)
+		}
+	})
 	return dev
 }
 
@@ -133,11 +131,8 @@ func BenchmarkNetnsReadBandwidth(b *testing.B) { benchStream(b, verbs.OpRDMARead
 func BenchmarkNetnsWriteRate(b *testing.B) { benchStream(b, verbs.OpRDMAWrite, 64) }
 
 func benchStream(b *testing.B, op verbs.Opcode, size int) {
-	hosts, err := netns.NewPair(netns.PairOptions{MTU: 9000})
-	if err != nil {
-		b.Skip(err)
-	}
-	defer hosts.Close()
+	netns.Require(b)
+	hosts := netns.PairForTest(b, netns.PairOptions{MTU: 9000})
 	p := benchPair(b, hosts, verbstest.Options{})
 	var ended atomic.Bool
 	done := make(chan struct{})
