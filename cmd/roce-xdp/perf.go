@@ -68,9 +68,7 @@ func newPerfTest(test perf.Test) *cobra.Command {
 				return misuse(cmd, err)
 			}
 			c.Open, c.Output.W = open, cmd.OutOrStdout()
-			c.Listening = func(port int) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "waiting for the client on TCP port %d\n", port)
-			}
+			c.Listening = announce(cmd)
 			_, err = perf.Run(cmd.Context(), c)
 			if errors.Is(err, perf.ErrParams) {
 				return misuse(cmd, err)
@@ -119,4 +117,11 @@ func notZero(cmd *cobra.Command, names ...string) error {
 		}
 	}
 	return nil
+}
+
+// announce is how a server says that it waits for its client.
+func announce(cmd *cobra.Command) func(port int) {
+	return func(port int) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "waiting for the client on TCP port %d\n", port)
+	}
 }

@@ -77,9 +77,7 @@ func newPingpongOver(name string, service verbs.QPType, shared bool) *cobra.Comm
 				return err
 			}
 			o.Open, o.Out = open, cmd.OutOrStdout()
-			o.Listening = func(port int) {
-				fmt.Fprintf(cmd.ErrOrStderr(), "waiting for the client on TCP port %d\n", port)
-			}
+			o.Listening = announce(cmd)
 			if shared {
 				_, err = pingpong.RunSRQ(cmd.Context(), o)
 			} else {
