@@ -2,8 +2,10 @@ package datapath
 
 import (
 	"encoding/binary"
+	"fmt"
 	"sync/atomic"
 
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
 
@@ -63,6 +65,22 @@ func (s *qpnSource) next(t *qpTable) (uint32, bool) {
 		}
 	}
 	return 0, false
+}
+
+// number is a free number for a queue pair of type t: the well-known one of the
+// general services interface, of which there is one. The device's lock is held.
+func (d *Device) number(t ibv.QPType) (uint32, error) {
+	if t == ibv.QPTypeGSI {
+		if d.table.get(ibv.GSIQPN) != nil {
+			return 0, fmt.Errorf("%w: the device has one queue pair %d, which somebody uses: a connection manager of its own or another program's", ErrBusy, ibv.GSIQPN)
+		}
+		return ibv.GSIQPN, nil
+	}
+	num, ok := d.numbers.next(&d.table)
+	if !ok {
+		return 0, fmt.Errorf("%w: all %d queue pair numbers are in use", ErrLimit, maxQPN-minQPN)
+	}
+	return num, nil
 }
 
 // workerOf is the worker of the queue pair that a frame is for, nil if that

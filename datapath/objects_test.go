@@ -50,7 +50,7 @@ func TestCreateQPRefuses(t *testing.T) {
 		change func(*verbs.ProviderQPInit)
 		want   error
 	}{
-		{"GSI", func(i *verbs.ProviderQPInit) { i.Type = ibv.QPTypeGSI }, ErrUnsupported},
+		{"no such type", func(i *verbs.ProviderQPInit) { i.Type = 0 }, ErrUnsupported},
 		{"no completion queue", func(i *verbs.ProviderQPInit) { i.SendCQ = nil }, ErrInvalid},
 		{"completion queue of another device", func(i *verbs.ProviderQPInit) { i.RecvCQ = foreign }, ErrInvalid},
 		{"completion queue that is gone", func(i *verbs.ProviderQPInit) { i.RecvCQ = gone }, ErrInvalid},

@@ -52,8 +52,12 @@ type qp struct {
 func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) {
 	switch attr.Type {
 	case ibv.QPTypeRC, ibv.QPTypeUC, ibv.QPTypeUD:
+	case ibv.QPTypeGSI:
+		if !d.privileged() {
+			return nil, fmt.Errorf("%w: queue pair 1 speaks for the whole port, which needs CAP_NET_RAW", ErrPermission)
+		}
 	default:
-		return nil, fmt.Errorf("%w: queue pairs of type %v: RC, UC and UD are there", ErrUnsupported, attr.Type)
+		return nil, fmt.Errorf("%w: queue pairs of type %v: RC, UC, UD and GSI are there", ErrUnsupported, attr.Type)
 	}
 	send, ok1 := attr.SendCQ.(*cq)
 	recv, ok2 := attr.RecvCQ.(*cq)
@@ -87,7 +91,7 @@ func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) 
 	if err := d.enterPD(attr.PD); err != nil {
 		return nil, err
 	}
-	q := &qp{dev: d, srq: shared, timerPos: noTimer, datagram: attr.Type == ibv.QPTypeUD}
+	q := &qp{dev: d, srq: shared, timerPos: noTimer, datagram: attr.Type.Datagram()}
 	q.cfg = transport.Config{
 		Type: attr.Type, PD: memory.PD(attr.PD), Cap: c, SigAll: attr.SigAll, Context: attr.Context,
 		SendCQ: send.t, RecvCQ: recv.t, SQ: sq, RQ: rq, Owner: q,
@@ -115,9 +119,9 @@ func (d *Device) admit(q *qp, send, recv *cq) error {
 	if q.srq != nil && q.srq.gone {
 		return fmt.Errorf("%w: the shared receive queue was destroyed", ErrInvalid)
 	}
-	num, ok := d.numbers.next(&d.table)
-	if !ok {
-		return fmt.Errorf("%w: all %d queue pair numbers are in use", ErrLimit, maxQPN-minQPN)
+	num, err := d.number(q.cfg.Type)
+	if err != nil {
+		return err
 	}
 	w := slices.MinFunc(d.workers, func(a, b *worker) int { return a.qps - b.qps })
 	if q.srq != nil {

@@ -43,6 +43,34 @@ func TestAHLifetime(t *testing.T) {
 	}
 }
 
+// TestPostManagement: a management datagram is a plain SEND by an address handle.
+func TestPostManagement(t *testing.T) {
+	for _, tt := range []struct {
+		name   string
+		change func(wr *verbs.SendWR)
+		want   error
+	}{
+		{"right", func(*verbs.SendWR) {}, nil},
+		{"redirected to another queue pair", func(wr *verbs.SendWR) { wr.RemoteQPN = 0x11 }, nil},
+		{"no handle", func(wr *verbs.SendWR) { wr.AH = nil }, verbs.ErrInvalid},
+		{"immediate data", func(wr *verbs.SendWR) { wr.Opcode = verbs.OpSendWithImm }, verbs.ErrInvalid},
+		{"WRITE", func(wr *verbs.SendWR) { wr.Opcode = verbs.OpRDMAWrite }, verbs.ErrInvalid},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			r := newRigOf(t, verbs.GSI, verbs.QPStateRTS, verbs.QPCap{})
+			ah := must(r.pd.CreateAH(&verbs.AddressVector{}))(t)
+			wr := verbs.SendWR{Opcode: verbs.OpSend, AH: ah, RemoteQPN: verbs.GSIQPN, RemoteQKey: verbs.GSIQKey}
+			tt.change(&wr)
+			if err := r.qp.PostSend(&wr); !errors.Is(err, tt.want) {
+				t.Errorf("error %v, want %v", err, tt.want)
+			}
+			if n := len(r.fake().seen); n == 1 != (tt.want == nil) {
+				t.Errorf("%d work requests reached the device", n)
+			}
+		})
+	}
+}
+
 func TestCloseDestroysAHs(t *testing.T) {
 	r := newRigOf(t, verbs.UD, verbs.QPStateRTS, verbs.QPCap{})
 	must(r.pd.CreateAH(&verbs.AddressVector{}))(t)

@@ -32,6 +32,17 @@ const (
 	RC = ibv.QPTypeRC // reliable connection
 	UC = ibv.QPTypeUC // unreliable connection
 	UD = ibv.QPTypeUD // unreliable datagram
+
+	// GSI is the general services interface: datagrams of management, those of the
+	// connection manager above all. A device has one queue pair of it, with number
+	// GSIQPN and Q_Key GSIQKey whatever Modify sets (IBTA vol. 1, chapter 13).
+	GSI = ibv.QPTypeGSI
+)
+
+// The general services interface of every port.
+const (
+	GSIQPN  = ibv.GSIQPN
+	GSIQKey = ibv.GSIQKey
 )
 
 // Queue pair states.

@@ -185,7 +185,7 @@ func (q *QP) checkSend(wr *SendWR) (uint64, error) {
 // checkAddress checks where a datagram goes, and that nothing else has an
 // address of its own.
 func (q *QP) checkAddress(wr *SendWR) error {
-	if q.typ != UD {
+	if !q.typ.Datagram() {
 		if wr.AH != nil {
 			return invalid("an address handle: a queue pair of type %s sends to its peer only", q.typ)
 		}
@@ -210,10 +210,15 @@ const multicastQPN = 0xFFFFFF
 // table 35) and their fixed lengths.
 func (q *QP) checkOpcode(wr *SendWR, n uint64) error {
 	switch wr.Opcode {
-	case OpSend, OpSendWithImm:
+	case OpSend:
+		return nil
+	case OpSendWithImm:
+		if q.typ == GSI {
+			return invalid("%s: management datagrams have no immediate data", wr.Opcode)
+		}
 		return nil
 	case OpRDMAWrite, OpRDMAWriteWithImm:
-		if q.typ == UD {
+		if q.typ.Datagram() {
 			return invalid("%s needs a connected queue pair", wr.Opcode)
 		}
 		return nil

@@ -45,16 +45,21 @@ func (p Path) Defaults() Path {
 func ToInit(qp *verbs.QP, p Path) error {
 	attr := verbs.QPAttr{State: verbs.QPStateInit, Port: 1, AccessFlags: p.Access, QKey: p.QKey}
 	mask := verbs.AttrState | verbs.AttrPKeyIndex | verbs.AttrPort
-	if qp.Type() == verbs.UD {
+	switch qp.Type() {
+	case verbs.UD:
 		return qp.Modify(&attr, mask|verbs.AttrQKey)
+	case verbs.GSI: // it has a port and a Q_Key by what it is
+		attr.QKey = verbs.GSIQKey
+		return qp.Modify(&attr, verbs.AttrState|verbs.AttrPKeyIndex|verbs.AttrQKey)
+	default:
 	}
 	return qp.Modify(&attr, mask|verbs.AttrAccessFlags)
 }
 
 // ToRTR moves a queue pair from INIT to RTR, where it answers the peer. One of
-// type UD has no peer: it hears all that know its Q_Key.
+// datagrams has no peer: it hears all that know its Q_Key.
 func ToRTR(qp *verbs.QP, p Path, peer Endpoint) error {
-	if qp.Type() == verbs.UD {
+	if qp.Type().Datagram() {
 		return qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTR}, verbs.AttrState)
 	}
 	if err := peer.Check(); err != nil {

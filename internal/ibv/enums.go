@@ -11,6 +11,13 @@ const (
 	QPTypeUD  QPType = 4
 )
 
+// The general services interface of every port: its number and its Q_Key (IBTA
+// vol. 1, 10.2.5).
+const (
+	GSIQPN  = 1
+	GSIQKey = 0x80010000
+)
+
 // QPState is the state of a queue pair (ibv_qp_state, IBTA vol. 1, 10.3.1).
 type QPState uint8
 

@@ -7,6 +7,9 @@ var qpTypeNames = []string{QPTypeGSI: "GSI", QPTypeRC: "RC", QPTypeUC: "UC", QPT
 // String is the name of the transport service: "RC".
 func (t QPType) String() string { return enumString("QP_TYPE", int(t), qpTypeNames) }
 
+// Datagram reports whether each send work request names its own receiver.
+func (t QPType) Datagram() bool { return t == QPTypeUD || t == QPTypeGSI }
+
 var qpStateNames = []string{
 	QPStateReset: "RESET", QPStateInit: "INIT", QPStateRTR: "RTR", QPStateRTS: "RTS",
 	QPStateSQD: "SQD", QPStateSQE: "SQE", QPStateErr: "ERR",

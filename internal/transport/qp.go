@@ -227,14 +227,10 @@ func serviceOf(t ibv.QPType) wire.Opcode {
 // noService is a prefix that no opcode has.
 const noService wire.Opcode = 0xFF
 
-// gsiQKey is the Q_Key of every general services interface (IBTA vol. 1,
-// 10.2.5).
-const gsiQKey = 0x80010000
-
 // qkey is the queue pair's own Q_Key.
 func (q *QP) qkey() uint32 {
 	if q.cfg.Type == ibv.QPTypeGSI {
-		return gsiQKey
+		return ibv.GSIQKey
 	}
 	return q.attr.QKey
 }

@@ -144,7 +144,7 @@ func TestUDDrops(t *testing.T) {
 		counter Counter
 	}{
 		{"wrong Q_Key", respPkt(wire.UD|wire.SendOnly, 1).deth(respQKey + 1).with([]byte("x")), DropQKey},
-		{"Q_Key of QP1", respPkt(wire.UD|wire.SendOnly, 1).deth(gsiQKey).with([]byte("x")), DropQKey},
+		{"Q_Key of QP1", respPkt(wire.UD|wire.SendOnly, 1).deth(ibv.GSIQKey).with([]byte("x")), DropQKey},
 		{"one byte too long for the buffer", datagram(1, respFill(1, 101)), DropBufferSize},
 		{"longer than the MTU", datagram(1, respFill(1, respMTU+1)), DropLength},
 		{"wrong pad", datagram(1, respFill(1, 5)).padded(2), DropLength},

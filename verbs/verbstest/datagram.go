@@ -23,7 +23,7 @@ func (p *Pair) Datagram(n int) verbs.SendWR {
 
 // front is the number of bytes in front of the payload in a receive buffer.
 func (p *Pair) front() int {
-	if p.B.QP.Type() == verbs.UD {
+	if p.B.QP.Type().Datagram() {
 		return verbs.GRHLen
 	}
 	return 0

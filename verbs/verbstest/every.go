@@ -21,9 +21,9 @@ func (p *Pair) Every(sizes ...int) error {
 			do   func() error
 		}{
 			{"SEND", true, func() error { return p.Send(n, false) }},
-			{"SEND with immediate", true, func() error { return p.Send(n, true) }},
-			{"WRITE", typ != verbs.UD, func() error { return p.Write(n, false) }},
-			{"WRITE with immediate", typ != verbs.UD, func() error { return p.Write(n, true) }},
+			{"SEND with immediate", typ != verbs.GSI, func() error { return p.Send(n, true) }},
+			{"WRITE", !typ.Datagram(), func() error { return p.Write(n, false) }},
+			{"WRITE with immediate", !typ.Datagram(), func() error { return p.Write(n, true) }},
 			{"READ", typ == verbs.RC, func() error { return p.Read(n) }},
 		} {
 			if !op.has {

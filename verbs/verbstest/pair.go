@@ -108,6 +108,12 @@ func UDPair(t testing.TB, a, b *verbs.Context, o Options) *Pair {
 	return pairForTest(t, verbs.UD, a, b, o)
 }
 
+// GSIPair is UDPair of the two devices' general services interfaces.
+func GSIPair(t testing.TB, a, b *verbs.Context, o Options) *Pair {
+	t.Helper()
+	return pairForTest(t, verbs.GSI, a, b, o)
+}
+
 func pairForTest(t testing.TB, typ verbs.QPType, a, b *verbs.Context, o Options) *Pair {
 	t.Helper()
 	p, err := NewPair(typ, a, b, o)
@@ -129,7 +135,7 @@ func NewRCPair(a, b *verbs.Context, o Options) (*Pair, error) { return NewPair(v
 func NewPair(typ verbs.QPType, a, b *verbs.Context, o Options) (*Pair, error) {
 	o = o.withDefaults()
 	p := &Pair{MTU: o.MTU}
-	if p.MTU == 0 || typ == verbs.UD {
+	if p.MTU == 0 || typ.Datagram() {
 		m, err := commonMTU(a, b)
 		if err != nil {
 			return nil, err
@@ -166,6 +172,9 @@ func commonMTU(a, b *verbs.Context) (verbs.MTU, error) {
 
 func newEnd(typ verbs.QPType, dev *verbs.Context, o Options, side int) (*End, error) {
 	e := &End{Dev: dev, PSN: o.PSN, QKey: o.QKey, SRQ: o.SRQ[side]}
+	if typ == verbs.GSI {
+		e.QKey = verbs.GSIQKey
+	}
 	if e.PSN == 0 {
 		e.PSN = rand.Uint32N(1 << 24)
 	}
@@ -212,8 +221,9 @@ func join(e, peer *End, mtu verbs.MTU, o Options) (err error) {
 	if err := connect.ToInit(e.QP, path); err != nil {
 		return err
 	}
-	if e.QP.Type() == verbs.UD {
-		if e.AH, err = connect.AH(e.PD, path, peer.endpoint()); err != nil {
+	if e.QP.Type().Datagram() {
+		av := path.Address(peer.endpoint())
+		if e.AH, err = e.PD.CreateAH(&av); err != nil {
 			return err
 		}
 	}
