@@ -45,12 +45,12 @@ func (t *qpTable) put(qpn uint32, q *qp) {
 	page[qpn&pageMask].Store(q)
 }
 
-// Numbers of queue pairs: 16 to 2^20-1 as rxe's, given out in steps that are
-// coprime to their count, so that a number comes again only after all others.
+// Numbers of queue pairs: 16 to 2^20-1 as rxe's, given out one after the other
+// from a random one on, so that a number comes again only after all others and
+// the queue pairs of a device share few pages of its table.
 const (
-	minQPN  = 16
-	maxQPN  = 1 << 20
-	qpnStep = 638_233
+	minQPN = 16
+	maxQPN = 1 << 20
 )
 
 // qpnSource gives out numbers.
@@ -59,7 +59,7 @@ type qpnSource struct{ at uint32 }
 // next is the next number that t does not have; false when it has all.
 func (s *qpnSource) next(t *qpTable) (uint32, bool) {
 	for range maxQPN - minQPN {
-		s.at = (s.at + qpnStep) % (maxQPN - minQPN)
+		s.at = (s.at + 1) % (maxQPN - minQPN)
 		if qpn := s.at + minQPN; t.get(qpn) == nil {
 			return qpn, true
 		}

@@ -31,6 +31,8 @@ type Env struct {
 	Woken    []*CQ    // completion queues whose armed event is due
 	Events   []Event  // asynchronous events
 	Released []uint64 // Refs of kept packets that are no longer needed
+
+	copies copyPool // of send work requests
 }
 
 // DefaultWindow is the window of request packets of a queue pair.

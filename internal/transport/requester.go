@@ -26,13 +26,9 @@ import (
 // Going back to repeat packets is always to una: nxt becomes una, cur becomes
 // head. Responses to what was sent before may still come, up to max.
 type requester struct {
-	sq                *queue.Consumer // nil: the queue pair has no send queue
-	ops               *sendOps        // what the transport service has
-	wqes              []sendWQE       // a power of two, as the ring
-	sges              []queue.SGE     // maxSGE for each of wqes
-	inline            []byte          // maxInline for each of wqes
-	mask              uint32
-	maxSGE, maxInline int
+	sq  *queue.Consumer // nil: the queue pair has no send queue
+	ops *sendOps        // what the transport service has
+	sendCopies
 
 	head, cur, tail uint32
 	unread          int  // seen in the ring, not copied
@@ -62,7 +58,7 @@ type requester struct {
 // inline data may take.
 const sgeLen = 16
 
-// reqInit allocates everything that the requester ever needs.
+// reqInit makes the requester of a new queue pair.
 func (q *QP) reqInit() {
 	r := &q.req
 	*r = requester{ops: sendOpsOf(q.service), ackTimer: mono.Never, rnrUntil: mono.Never, due: mono.Never}
@@ -70,16 +66,12 @@ func (q *QP) reqInit() {
 	if ring == nil || ring.ElemSize() < queue.SendElemSize(1, 0) {
 		return
 	}
-	n := ring.Entries()
 	// The element size is rounded up: what was asked for is the limit.
 	room := queue.SendMaxSGE(ring.ElemSize())
 	r.maxSGE = min(max(q.cfg.Cap.MaxSendSGE, 1), room)
 	r.maxInline = min(max(q.cfg.Cap.MaxInline, 0), room*sgeLen)
 	r.sq = queue.NewConsumer(ring)
-	r.mask = uint32(n - 1)
-	r.wqes = make([]sendWQE, n)
-	r.sges = make([]queue.SGE, n*r.maxSGE)
-	r.inline = make([]byte, n*r.maxInline)
+	r.limit = ring.Entries()
 }
 
 // reqReset empties the send queue without completions.
@@ -91,6 +83,7 @@ func (q *QP) reqReset() {
 		}
 	}
 	r.head, r.cur, r.tail, r.unread, r.corrupt = 0, 0, 0, 0, false
+	r.drop(&q.env.copies)
 	r.startAt(0)
 }
 
@@ -136,19 +129,7 @@ func (q *QP) reqWindowNow() int {
 	return q.reqWindow()
 }
 
-func (r *requester) at(i uint32) *sendWQE { return &r.wqes[i&r.mask] }
-
 func (r *requester) oldest() *sendWQE { return r.at(r.head) }
-
-func (r *requester) sgesAt(i uint32) []queue.SGE {
-	k := int(i&r.mask) * r.maxSGE
-	return r.sges[k : k+r.maxSGE]
-}
-
-func (r *requester) inlineAt(i uint32) []byte {
-	k := int(i&r.mask) * r.maxInline
-	return r.inline[k : k+r.maxInline]
-}
 
 // inflight is the number of PSNs sent since the last going back that lack a
 // response.

@@ -23,6 +23,9 @@ func (q *QP) reqPoll(now mono.Time, tx *Batch) (more bool) {
 		r.ackTimer = q.reqAckDeadline(now)
 	}
 	q.reqSettle(now)
+	if r.head == r.tail {
+		r.idle(&q.env.copies)
+	}
 	if r.state == reqRoom || q.oneWay() && r.inflight() > 0 {
 		r.due = now
 		return true

@@ -12,7 +12,7 @@ const wordLen = 8
 
 // sendWQE is the engine's own copy of a send work request, made once from the
 // ring, which a program may overwrite at any time. Its scatter/gather entries
-// and inline data lie in arrays of the requester at the same index.
+// and inline data lie in arrays of their own at the same index.
 type sendWQE struct {
 	wrid      uint64
 	raddr     uint64
@@ -60,6 +60,7 @@ func (q *QP) reqLoad() (loaded, ok bool) {
 		}
 	}
 	r.unread--
+	r.makeRoom(&q.env.copies, r.head, r.tail)
 	slot := r.sq.Slot(int(r.tail - r.head))
 	w, sges := r.at(r.tail), r.sgesAt(r.tail)
 

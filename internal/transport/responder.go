@@ -104,7 +104,6 @@ func (q *QP) respStart(mono.Time) {
 		ackPSN:     first.Add(-1),
 	}
 	clear(r.saved)
-	r.growSaved(2 * max(q.respLimit(), 1))
 }
 
 // respReset forgets everything, posted receive work requests of its own included,

@@ -54,8 +54,8 @@ func (q *QP) respLimit() uint32 {
 }
 
 // growSaved makes the ring hold want results, a power of two, and keeps those it
-// has. It allocates when the limit has grown: as the connection begins, or once
-// after Modify.
+// has. It allocates when the limit has grown: with the first request of a
+// connection that needs it, for few connections ever get one.
 func (r *responder) growSaved(want uint32) {
 	old := uint32(len(r.saved))
 	if old >= want {
@@ -73,6 +73,7 @@ func (r *responder) slot(i uint32) *savedResult { return &r.saved[i&uint32(len(r
 // respRoom reports whether the next place of the ring is free. The answer to a
 // duplicate so old that nobody can still wait for it makes way.
 func (q *QP) respRoom() bool {
+	q.resp.growSaved(2 * max(q.respLimit(), 1))
 	s := q.resp.slot(q.resp.st.savedNext)
 	if s.has(savedPending) && s.has(savedAgain) {
 		q.respServed(s) // the oldest place, so the one at serve
@@ -82,9 +83,7 @@ func (q *QP) respRoom() bool {
 
 // respCredit reports whether the peer may have one more READ or atomic.
 func (q *QP) respCredit() bool {
-	limit := q.respLimit()
-	q.resp.growSaved(2 * max(limit, 1))
-	return q.resp.st.pending < limit && q.respRoom()
+	return q.resp.st.pending < q.respLimit() && q.respRoom()
 }
 
 // respSave takes the next place for the request x, to be answered.
