@@ -4,10 +4,10 @@ import "github.com/roce-xdp/roce-xdp/internal/mono"
 
 // arrival is a frame on its way.
 type arrival struct {
-	at    mono.Time
-	seq   uint64 // order of sending
-	to    End
-	frame []byte
+	at       mono.Time
+	seq      uint64 // order of sending
+	from, to int
+	frame    []byte
 }
 
 func (a *arrival) before(b *arrival) bool { return a.at < b.at || a.at == b.at && a.seq < b.seq }
@@ -25,8 +25,8 @@ func (q *arrivals) next() mono.Time {
 	return q.heap[0].at
 }
 
-func (q *arrivals) push(at mono.Time, to End, frame []byte) {
-	q.heap = append(q.heap, arrival{at: at, seq: q.seq, to: to, frame: frame})
+func (q *arrivals) push(at mono.Time, from, to int, frame []byte) {
+	q.heap = append(q.heap, arrival{at: at, seq: q.seq, from: from, to: to, frame: frame})
 	q.seq++
 	for i := len(q.heap) - 1; i > 0; {
 		parent := (i - 1) / 2
