@@ -16,7 +16,7 @@ import (
 // cq is a completion queue. It implements verbs.ProviderCQ.
 type cq struct {
 	dev     *Device
-	ring    *queue.Ring
+	ring    atomic.Pointer[queue.Ring]
 	t       *transport.CQ
 	raised  chan struct{} // has an element while an event waits for a waiter
 	workers atomic.Uint64 // of the queue pairs that complete to it
@@ -26,14 +26,12 @@ type cq struct {
 
 // CreateCQ makes a completion queue for at least entries completions.
 func (d *Device) CreateCQ(entries int) (verbs.ProviderCQ, error) {
-	if entries < 1 || entries > ibv.MaxCQE {
-		return nil, fmt.Errorf("%w: %d entries: 1 to %d are possible", ErrInvalid, entries, ibv.MaxCQE)
-	}
-	ring, err := queue.New(entries, queue.CQESize)
+	ring, err := newCQRing(entries)
 	if err != nil {
 		return nil, err
 	}
-	c := &cq{dev: d, ring: ring, t: transport.NewCQ(ring), raised: make(chan struct{}, 1), users: map[*qp]int{}}
+	c := &cq{dev: d, t: transport.NewCQ(ring), raised: make(chan struct{}, 1), users: map[*qp]int{}}
+	c.ring.Store(ring)
 	c.t.Owner = c
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -47,8 +45,61 @@ func (d *Device) CreateCQ(entries int) (verbs.ProviderCQ, error) {
 	return c, nil
 }
 
+func newCQRing(entries int) (*queue.Ring, error) {
+	if entries < 1 || entries > ibv.MaxCQE {
+		return nil, fmt.Errorf("%w: %d entries: 1 to %d are possible", ErrInvalid, entries, ibv.MaxCQE)
+	}
+	return queue.New(entries, queue.CQESize)
+}
+
 // Ring carries the completions.
-func (c *cq) Ring() *queue.Ring { return c.ring }
+func (c *cq) Ring() *queue.Ring { return c.ring.Load() }
+
+// Resize gives the queue room for at least entries completions; those that are in
+// it stay. It is ErrInvalid when there are more of them.
+func (c *cq) Resize(entries int) error {
+	ring, err := newCQRing(entries)
+	if err != nil {
+		return err
+	}
+	c.dev.mu.Lock() // one resize at a time, and none of a queue that is gone
+	defer c.dev.mu.Unlock()
+	if c.gone || c.dev.closed.Load() {
+		return ErrClosed
+	}
+	if err := c.t.Resize(ring, entries); err != nil {
+		if c.t.Overflowed() {
+			return fmt.Errorf("%w: %w", verbs.ErrOverflow, err)
+		}
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	c.ring.Store(ring)
+	return nil
+}
+
+// Modify sets the moderation of events.
+func (c *cq) Modify(count int, period time.Duration) error {
+	if count < 0 || count > ibv.MaxCQCount || period < 0 || period > ibv.MaxCQPeriod {
+		return fmt.Errorf("%w: count %d, period %v: 0 to %d and 0 to %v are possible", ErrInvalid, count, period, ibv.MaxCQCount, ibv.MaxCQPeriod)
+	}
+	if c.dev.closed.Load() {
+		return ErrClosed
+	}
+	if c.t.SetModeration(count, period) {
+		c.raise()
+	}
+	return nil
+}
+
+// Query tells the size, the moderation, and whether a completion was lost.
+func (c *cq) Query() (attr verbs.CQAttr, err error) {
+	if c.dev.closed.Load() {
+		return attr, ErrClosed
+	}
+	attr.Entries, attr.Overflowed = c.Ring().Entries(), c.t.Overflowed()
+	attr.Count, attr.Period = c.t.Moderation()
+	return attr, nil
+}
 
 // raise wakes a waiter, now or when it comes.
 func (c *cq) raise() {

@@ -14,6 +14,7 @@ import (
 // its turns, and sends what they have within the room that port and slots have.
 // It reports whether there was anything to do.
 func (w *worker) transmit(now mono.Time) bool {
+	w.env.Expire(now)
 	// While frames wait to be looked at, what a timer waits for may be among them.
 	if !w.rxMore {
 		for q := w.timers.expired(now); q != nil; q = w.timers.expired(now) {

@@ -118,7 +118,7 @@ func (w *worker) count(c counter) { w.counts[c]++ }
 func (w *worker) finish() {
 	w.settle()
 	w.passOn()
-	due := w.timers.next()
+	due := mono.Min(w.timers.next(), w.env.NextEvent())
 	switch {
 	case len(w.loop) != 0 || w.rxMore:
 		due = workNow

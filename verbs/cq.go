@@ -13,11 +13,11 @@ import (
 type CQ struct {
 	ctx  *Context
 	p    ProviderCQ
-	size int
+	ring atomic.Pointer[queue.Ring]
 	qps  atomic.Int32
 	gone atomic.Bool
 
-	mu     sync.Mutex // guards cons: the ring has one consumer
+	mu     sync.Mutex // guards cons: the ring has one consumer; Resize changes both
 	cons   *queue.Consumer
 	broken bool
 
@@ -38,7 +38,8 @@ func (c *Context) CreateCQ(entries int) (*CQ, error) {
 	if err != nil {
 		return nil, opErr("create cq", c.Name(), err)
 	}
-	cq := &CQ{ctx: c, p: p, size: p.Ring().Entries(), cons: queue.NewConsumer(p.Ring()), waiting: make(chan struct{}, 1)}
+	cq := &CQ{ctx: c, p: p, cons: queue.NewConsumer(p.Ring()), waiting: make(chan struct{}, 1)}
+	cq.ring.Store(p.Ring())
 	c.mu.Lock()
 	c.cqs[cq] = struct{}{}
 	c.mu.Unlock()
@@ -46,7 +47,7 @@ func (c *Context) CreateCQ(entries int) (*CQ, error) {
 }
 
 // Size is the number of completions that the queue holds.
-func (cq *CQ) Size() int { return cq.size }
+func (cq *CQ) Size() int { return cq.ring.Load().Entries() }
 
 // Poll takes up to len(wcs) completions and returns how many. When there are
 // none it drives the device once and looks again, so a program that polls needs
@@ -61,7 +62,9 @@ func (cq *CQ) Poll(wcs []WC) int {
 
 // take moves completions out of the ring.
 func (cq *CQ) take(wcs []WC) int {
-	if cq.p.Ring().Empty() {
+	// Of a ring that Resize has just replaced this may be out of date, as if the
+	// call had come a moment earlier.
+	if cq.ring.Load().Empty() {
 		return 0
 	}
 	cq.mu.Lock()
@@ -77,7 +80,7 @@ func (cq *CQ) take(wcs []WC) int {
 			WRID: e.WRID, Status: e.Status, Opcode: e.Opcode, Flags: e.Flags,
 			ByteLen: e.ByteLen, Imm: e.Imm, QPNum: e.QPN, SrcQP: e.SrcQP,
 			VendorErr: e.VendorErr, PKeyIndex: e.PKeyIndex,
-			Timestamp: e.Timestamp, QPContext: e.QPContext,
+			SL: e.SL, Timestamp: e.Timestamp, QPContext: e.QPContext,
 		}
 	}
 	if n > 0 {
@@ -108,7 +111,9 @@ func (cq *CQ) ReqNotify(solicitedOnly bool) {
 	if solicitedOnly {
 		v = queue.ArmSolicited
 	}
-	cq.p.Ring().Arm().Store(v)
+	cq.mu.Lock() // Resize takes the request along
+	cq.ring.Load().Arm().Store(v)
+	cq.mu.Unlock()
 }
 
 // WaitEvent sleeps until the event of ReqNotify, or the end of ctx. An event
@@ -165,4 +170,4 @@ func (cq *CQ) Destroy() error {
 	return opErr("destroy", cq.name(), cq.p.Destroy())
 }
 
-func (cq *CQ) name() string { return fmt.Sprintf("cq of %d entries", cq.size) }
+func (cq *CQ) name() string { return fmt.Sprintf("cq of %d entries", cq.Size()) }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
@@ -99,6 +100,7 @@ type fakeCQ struct {
 	ring *queue.Ring
 	prod *queue.Producer
 	wake chan struct{}
+	attr verbs.CQAttr
 }
 
 func (f *fakeDevice) CreateCQ(entries int) (verbs.ProviderCQ, error) {
@@ -111,8 +113,38 @@ func (f *fakeDevice) CreateCQ(entries int) (verbs.ProviderCQ, error) {
 }
 
 func (c *fakeCQ) Ring() *queue.Ring { return c.ring }
-func (c *fakeCQ) Progress() bool    { return c.f.Progress() }
-func (c *fakeCQ) Destroy() error    { c.f.cqs--; return nil }
+
+func (c *fakeCQ) Resize(entries int) error {
+	n, _ := c.prod.Pending()
+	if n > entries {
+		return fmt.Errorf("%w: %d completions are queued", verbs.ErrInvalid, n)
+	}
+	r, err := queue.New(entries, queue.CQESize)
+	if err != nil {
+		return err
+	}
+	p := queue.NewProducer(r)
+	for i := range n {
+		copy(p.Slot(i), c.prod.PendingSlot(i))
+	}
+	p.Publish(n)
+	r.Arm().Store(c.ring.Arm().Load())
+	c.ring, c.prod = r, p
+	return nil
+}
+
+func (c *fakeCQ) Modify(count int, period time.Duration) error {
+	c.attr.Count, c.attr.Period = count, period
+	return nil
+}
+
+func (c *fakeCQ) Query() (verbs.CQAttr, error) {
+	c.attr.Entries = c.ring.Entries()
+	return c.attr, nil
+}
+
+func (c *fakeCQ) Progress() bool { return c.f.Progress() }
+func (c *fakeCQ) Destroy() error { c.f.cqs--; return nil }
 
 func (c *fakeCQ) WaitEvent(ctx context.Context) error {
 	select {

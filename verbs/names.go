@@ -208,4 +208,6 @@ const (
 	MaxRDAtomic = ibv.MaxRDAtomic // outstanding READs and atomics of a queue pair
 	MaxQPWR     = ibv.MaxQPWR     // work requests of one queue
 	MaxCQE      = ibv.MaxCQE      // entries of a completion queue
+	MaxCQCount  = ibv.MaxCQCount  // completions that an event may wait for
+	MaxCQPeriod = ibv.MaxCQPeriod // time that it may wait
 )

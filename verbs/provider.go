@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
@@ -65,8 +66,16 @@ type ProviderQPInit struct {
 
 // ProviderCQ is the device's side of a completion queue.
 type ProviderCQ interface {
-	// Ring carries queue.CQE elements; the caller is its consumer.
+	// Ring carries queue.CQE elements; the caller is its consumer. Resize may have
+	// made another one of it.
 	Ring() *queue.Ring
+	// Resize gives the queue room for entries completions. The caller does not
+	// consume meanwhile and goes on at the beginning of the new Ring, to which what
+	// it had not taken, and the arm word, have moved. On an error nothing has changed.
+	Resize(entries int) error
+	// Modify has events wait for count completions, or for period after the first.
+	Modify(count int, period time.Duration) error
+	Query() (CQAttr, error)
 	// Progress drives what completes to this queue, in the caller's goroutine,
 	// and reports whether anything was done.
 	Progress() bool

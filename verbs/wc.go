@@ -2,20 +2,22 @@ package verbs
 
 import "fmt"
 
-// WC is a work completion (ibv_wc). Of a failed one only WRID, Status, VendorErr
-// and QPNum are meaningful.
+// WC is a work completion (ibv_wc). Of a failed one only WRID, Status, VendorErr,
+// QPNum, Timestamp and QPContext are meaningful. RoCE has no local identifiers:
+// slid and dlid_path_bits, which would always be 0, are left out.
 type WC struct {
 	WRID      uint64
 	Status    WCStatus
 	Opcode    WCOpcode
 	Flags     WCFlags
-	PKeyIndex uint16
+	PKeyIndex uint16 // 0: the P_Key table has one entry
+	SL        uint8  // UD: service level, the priority of the datagram's VLAN tag; 0 when it came without
 	ByteLen   uint32 // bytes received or read; with WCGRH, GRHLen bytes more than the payload
 	Imm       uint32 // with WCWithImm: immediate data; with WCWithInv: the invalidated key
 	QPNum     uint32 // of the local queue pair
 	SrcQP     uint32 // UD: of the sender
 	VendorErr uint32
-	Timestamp int64  // monotonic nanoseconds at which the request completed
+	Timestamp int64  // nanoseconds of the device's clock when the request completed; see Context.QueryClock
 	QPContext uint64 // QPInitAttr.Context
 }
 

@@ -1,5 +1,7 @@
 package ibv
 
+import "time"
+
 // QPType is the transport service of a queue pair (ibv_qp_type).
 type QPType uint8
 
@@ -221,10 +223,13 @@ const (
 
 // Limits of the engine that attributes are checked against.
 const (
-	MaxMsgSize  = 1 << 31 // bytes of one message
-	MaxSGE      = 32      // scatter/gather entries of one work request
-	MaxInline   = 512     // bytes of inline data
-	MaxRDAtomic = 128     // outstanding READs and atomics of a queue pair
-	MaxQPWR     = 1 << 20 // work requests of one queue
-	MaxCQE      = 1 << 22 // entries of a completion queue
+	MaxMsgSize  = 1 << 31   // bytes of one message
+	MaxSGE      = 32        // scatter/gather entries of one work request
+	MaxInline   = 512       // bytes of inline data
+	MaxRDAtomic = 128       // outstanding READs and atomics of a queue pair
+	MaxQPWR     = 1 << 20   // work requests of one queue
+	MaxCQE      = 1 << 22   // entries of a completion queue
+	MaxCQCount  = 1<<16 - 1 // completions that an event may wait for
+
+	MaxCQPeriod = (1<<16 - 1) * time.Microsecond // time that it may wait
 )

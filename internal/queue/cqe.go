@@ -18,6 +18,7 @@ type CQE struct {
 	Status    ibv.WCStatus // 36
 	Opcode    ibv.WCOpcode // 37
 	Flags     ibv.WCFlags  // 38
+	SL        uint8        // 39 priority that the message came with
 	PKeyIndex uint16       // 40
 	QPContext uint64       // 48 what the creator of the queue pair attached to it
 }
@@ -35,7 +36,7 @@ func PutCQE(slot []byte, c *CQE) {
 	s[36] = byte(c.Status)
 	s[37] = byte(c.Opcode)
 	s[38] = byte(c.Flags)
-	s[39] = 0
+	s[39] = c.SL
 	le.PutUint64(s[40:], uint64(c.PKeyIndex))
 	le.PutUint64(s[48:], c.QPContext)
 	le.PutUint64(s[56:], 0)
@@ -54,6 +55,7 @@ func GetCQE(slot []byte, c *CQE) {
 	c.Status = ibv.WCStatus(s[36])
 	c.Opcode = ibv.WCOpcode(s[37])
 	c.Flags = ibv.WCFlags(s[38])
+	c.SL = s[39]
 	c.PKeyIndex = le.Uint16(s[40:])
 	c.QPContext = le.Uint64(s[48:])
 }

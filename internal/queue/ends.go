@@ -49,6 +49,19 @@ func (p *Producer) Publish(n int) {
 	p.ring.producer.Store(p.next)
 }
 
+// Pending is the number of elements that the consumer has not released, with a
+// fresh look at its index. ok is false when that cannot be true.
+func (p *Producer) Pending() (n int, ok bool) {
+	p.refresh()
+	if d := p.next - p.consumed; d <= p.ring.mask+1 {
+		return int(d), true
+	}
+	return 0, false
+}
+
+// PendingSlot is the memory of the i-th element of these, i < Pending().
+func (p *Producer) PendingSlot(i int) []byte { return p.ring.slot(p.consumed + uint32(i)) }
+
 // Consumer is the reading end of a ring, used by one goroutine at a time.
 type Consumer struct {
 	ring     *Ring

@@ -38,3 +38,33 @@ func TestResumeProducer(t *testing.T) {
 		}
 	}
 }
+
+// What a producer sees of the elements that were not released.
+func TestPending(t *testing.T) {
+	r, err := New(4, 8)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, c := NewProducer(r), NewConsumer(r)
+	for i := range 4 {
+		p.Slot(i)[0] = byte(i)
+	}
+	if n, ok := p.Pending(); n != 0 || !ok {
+		t.Errorf("%d, %v of an empty ring", n, ok)
+	}
+	p.Publish(4)
+	c.Release(1)
+	n, ok := p.Pending()
+	if n != 3 || !ok {
+		t.Fatalf("%d, %v; want 3", n, ok)
+	}
+	for i := range n {
+		if got := p.PendingSlot(i)[0]; got != byte(1+i) {
+			t.Errorf("element %d holds %d", i, got)
+		}
+	}
+	c.Release(4) // one too many
+	if n, ok := p.Pending(); n != 0 || ok {
+		t.Errorf("%d, %v with an index that cannot be", n, ok)
+	}
+}

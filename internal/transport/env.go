@@ -32,7 +32,8 @@ type Env struct {
 	Events   []Event  // asynchronous events
 	Released []uint64 // Refs of kept packets that are no longer needed
 
-	copies copyPool // of send work requests
+	copies   copyPool   // of send work requests
+	heldBack heldEvents // completion queues whose events wait for Expire
 }
 
 // DefaultWindow is the window of request packets of a queue pair.
@@ -50,6 +51,7 @@ func NewEnv(mem *memory.Table) *Env {
 		Woken:    make([]*CQ, 0, 64),
 		Events:   make([]Event, 0, 64),
 		Released: make([]uint64, 0, 256),
+		heldBack: make(heldEvents, 0, 64),
 	}
 }
 

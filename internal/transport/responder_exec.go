@@ -142,7 +142,7 @@ func (q *QP) respDoComplete(x *respPacket) respState {
 	}
 	if q.service == wire.UD {
 		c.Flags |= ibv.WCFlagGRH
-		c.SrcQP = x.p.DETH().SrcQP()
+		c.SrcQP, c.SL = x.p.DETH().SrcQP(), x.p.Priority
 	}
 	r.st.placed = 0
 	q.respReleaseWQE()

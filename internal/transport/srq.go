@@ -9,9 +9,8 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/queue"
 )
 
-// ErrResize says that a shared receive queue cannot get the ring that it was
-// offered.
-var ErrResize = errors.New("transport: shared receive queue cannot be resized")
+// ErrResize says that a queue cannot get the ring that it was offered.
+var ErrResize = errors.New("transport: queue cannot be resized")
 
 // SRQ is the consuming side of a shared receive queue (IBTA vol. 1, 10.2.9). All
 // queue pairs that take from it belong to one worker, so it has no lock: it is

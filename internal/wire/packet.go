@@ -40,6 +40,7 @@ type Packet struct {
 	SrcMAC, DstMAC [6]byte
 	VLAN           uint16 // of the tag next to the IP header, 0 if none or a priority tag
 	OuterVLAN      uint16 // of the first of two tags, else 0
+	Priority       uint8  // PCP of the tag next to the IP header, 0 without one
 
 	l3      int // offset of the IP header in the first segment
 	covered int // bytes from there to the ICRC

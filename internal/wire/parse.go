@@ -154,14 +154,14 @@ func (p *Packet) parseLink(first []byte, total int) (l3 int, etherType uint16, r
 	}
 	eth := EthernetAt(first)
 	p.DstMAC, p.SrcMAC = eth.DstMAC(), eth.SrcMAC()
-	p.VLAN, p.OuterVLAN = 0, 0
+	p.VLAN, p.OuterVLAN, p.Priority = 0, 0, 0
 	l3, etherType = EthernetLen, eth.EtherType()
 	for tags := 0; tags < 2 && (etherType == EtherTypeVLAN || etherType == EtherTypeQinQ); tags++ {
 		if len(first) < l3+VLANLen {
 			return 0, 0, short(l3+VLANLen, total)
 		}
 		tag := VLANAt(first[l3:])
-		p.OuterVLAN, p.VLAN = p.VLAN, tag.VID()
+		p.OuterVLAN, p.VLAN, p.Priority = p.VLAN, tag.VID(), tag.PCP()
 		etherType = tag.EtherType()
 		l3 += VLANLen
 	}
