@@ -38,6 +38,8 @@ func TestCQResizeUnderTraffic(t *testing.T) {
 		outstanding[p.A.QP.Num()] = make(chan struct{}, depth)
 		sides = append(sides, p)
 	}
+	ctx, cancel := context.WithTimeout(t.Context(), verbstest.Patience)
+	defer cancel()
 	var posting, resizing sync.WaitGroup
 	for _, p := range sides {
 		credit := outstanding[p.A.QP.Num()]
@@ -45,7 +47,7 @@ func TestCQResizeUnderTraffic(t *testing.T) {
 			for id := range uint64(requests) {
 				select {
 				case credit <- struct{}{}:
-				case <-t.Context().Done():
+				case <-ctx.Done():
 					return
 				}
 				err := p.A.Post(verbs.SendWR{WRID: id, Opcode: verbs.OpRDMAWrite, SGList: []verbs.SGE{p.A.MR.SGE(0, 64)},
@@ -57,8 +59,6 @@ func TestCQResizeUnderTraffic(t *testing.T) {
 			}
 		})
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), verbstest.Patience)
-	defer cancel()
 	stop := make(chan struct{})
 	resized := 0
 	resizing.Go(func() {
@@ -94,6 +94,7 @@ func TestCQResizeUnderTraffic(t *testing.T) {
 		got += n
 	}
 	close(stop)
+	cancel() // ends what an error has stopped
 	posting.Wait()
 	resizing.Wait()
 	if n := cq.Poll(wcs[:]); n != 0 {
