@@ -22,6 +22,10 @@
 // to the frame's bytes. [Path] is the way back: the Ethernet, IP and UDP
 // headers of one peer, ready to be copied in front of a BTH.
 //
+// [MAD] is a management datagram, the payload of a packet between two QP1, and
+// REQ, REP, REJ and so on are views over its data: the messages of the
+// connection manager. Their Fields refer to the private data in the view.
+//
 // Nothing here allocates, blocks, or keeps a reference to a buffer after it
 // returns, but for what Packet's fields point to. The package reads no clock
 // and does no I/O; all of it may be used from any number of goroutines, a
