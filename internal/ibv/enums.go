@@ -11,6 +11,9 @@ const (
 	QPTypeRC  QPType = 2
 	QPTypeUC  QPType = 3
 	QPTypeUD  QPType = 4
+
+	QPTypeXRCSend QPType = 9  // extended reliable connection: initiator
+	QPTypeXRCRecv QPType = 10 // and target
 )
 
 // The general services interface of every port: its number and its Q_Key (IBTA

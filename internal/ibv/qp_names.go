@@ -2,7 +2,7 @@ package ibv
 
 import "strconv"
 
-var qpTypeNames = []string{QPTypeGSI: "GSI", QPTypeRC: "RC", QPTypeUC: "UC", QPTypeUD: "UD"}
+var qpTypeNames = []string{QPTypeGSI: "GSI", QPTypeRC: "RC", QPTypeUC: "UC", QPTypeUD: "UD", QPTypeXRCSend: "XRC_SEND", QPTypeXRCRecv: "XRC_RECV"}
 
 // String is the name of the transport service: "RC".
 func (t QPType) String() string { return enumString("QP_TYPE", int(t), qpTypeNames) }

@@ -21,13 +21,13 @@ func (q *QP) reqHandle(now mono.Time, p *wire.Packet) {
 		syn = p.AETH().Syndrome()
 	}
 	switch {
-	case p.Info.Opcode == wire.RC|wire.Acknowledge && q.reqEndsRead(at, syn):
+	case p.Opcode.Operation() == wire.Acknowledge && q.reqEndsRead(at, syn):
 		q.reqNak(now, syn)
 	case ahead < -1 || at.Sub(r.max) >= 0:
 		q.env.count(DropStaleResponse)
 	case syn.Kind() == wire.KindReserved:
 		q.env.count(DropSyndrome)
-	case p.Info.Opcode == wire.RC|wire.Acknowledge:
+	case p.Opcode.Operation() == wire.Acknowledge:
 		q.reqAcknowledge(now, syn, ahead)
 	case ahead < 0:
 		q.env.count(DropStaleResponse)

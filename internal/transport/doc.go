@@ -1,5 +1,5 @@
 // Package transport is the protocol engine: the requester and responder of RC,
-// UC and UD queue pairs as pure state machines. It reads no clock, owns no
+// UC, UD and XRC queue pairs as pure state machines. It reads no clock, owns no
 // goroutine, takes no lock around a queue pair, does no I/O and allocates nothing
 // per packet. Who drives it passes in the time, verified packets and a batch to
 // fill, and asks for the next deadline:

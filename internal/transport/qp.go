@@ -30,7 +30,12 @@ type Config struct {
 	SendCQ, RecvCQ *CQ
 	SQ, RQ         *queue.Ring
 	SRQ            *SRQ // where receives come from instead of RQ, which is nil then
-	Owner          any  // what the driver attaches; the engine does not look at it
+
+	// XRCD is the domain of an XRC_RECV queue pair, which has nothing of the above
+	// but a number, type and context: the queue that a request names has the rest.
+	XRCD *XRCD
+
+	Owner any // what the driver attaches; the engine does not look at it
 }
 
 // QP is one queue pair: state common to both halves, the requester and the
@@ -77,7 +82,7 @@ func (q *QP) Config() *Config { return &q.cfg }
 func (q *QP) HandlePacket(now mono.Time, p *wire.Packet) Verdict {
 	e := q.env
 	e.count(RcvdPkts)
-	if p.Info.Opcode.Transport() != q.service {
+	if p.Info.Opcode.Transport() != q.service || q.service == wire.XRC && p.Info.Response != (q.cfg.Type == ibv.QPTypeXRCSend) {
 		e.count(DropOpcode)
 		return Release
 	}
@@ -160,7 +165,7 @@ func (q *QP) fail(now mono.Time) {
 	q.state = ibv.QPStateErr
 	q.reqFlush(now)
 	q.respFlush(now)
-	if q.cfg.SRQ != nil {
+	if q.cfg.SRQ != nil || q.cfg.XRCD != nil {
 		// What it had taken has completed, and it takes no more.
 		q.env.event(ibv.EventQPLastWQEReached, q)
 	}
@@ -219,6 +224,8 @@ func serviceOf(t ibv.QPType) wire.Opcode {
 		return wire.UC
 	case ibv.QPTypeUD, ibv.QPTypeGSI:
 		return wire.UD
+	case ibv.QPTypeXRCSend, ibv.QPTypeXRCRecv:
+		return wire.XRC
 	default:
 		return noService
 	}

@@ -160,7 +160,7 @@ func TestReqReadsAllowedByNobody(t *testing.T) {
 // A type that has no transport service here sends nothing.
 func TestReqOtherTransport(t *testing.T) {
 	c := reqDefaults()
-	c.typ = ibv.QPType(9)
+	c.typ = ibv.QPType(8)
 	r := newReqRig(t, c)
 	r.send(1)
 	r.expect()

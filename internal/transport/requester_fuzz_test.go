@@ -24,7 +24,7 @@ type reqFuzz struct {
 	rd   int
 }
 
-var reqFuzzTypes = []ibv.QPType{ibv.QPTypeRC, ibv.QPTypeUC, ibv.QPTypeRC, ibv.QPTypeUD, ibv.QPTypeRC, ibv.QPTypeGSI}
+var reqFuzzTypes = []ibv.QPType{ibv.QPTypeRC, ibv.QPTypeUC, ibv.QPTypeRC, ibv.QPTypeUD, ibv.QPTypeRC, ibv.QPTypeGSI, ibv.QPTypeXRCSend}
 
 func newReqFuzz(t testing.TB, in []byte) *reqFuzz {
 	c := reqDefaults()
@@ -108,6 +108,8 @@ func (f *reqFuzz) postAny(b byte) {
 		ops = []ibv.WROpcode{ibv.WRSend, ibv.WRSendWithImm, ibv.WRRDMAWrite, ibv.WRRDMAWriteWithImm}
 	case wire.UD:
 		ops = []ibv.WROpcode{ibv.WRSend, ibv.WRSend, ibv.WRSend, ibv.WRSend, ibv.WRSendWithImm}
+	case wire.XRC:
+		ops = []ibv.WROpcode{ibv.WRSend, ibv.WRSendWithInv, ibv.WRRDMAWrite, ibv.WRRDMARead, ibv.WRAtomicFetchAdd}
 	default: // RC has them all
 	}
 	op := ops[int(b)%len(ops)]
@@ -133,7 +135,7 @@ func (f *reqFuzz) pollAndRecord() {
 	for i := range f.tx.Intents {
 		in := &f.tx.Intents[i]
 		s := fmt.Sprintf("%s %d %x", in.Info.Name, in.Len, in.Hdr[wire.BTHLen:in.HdrLen])
-		if in.Info.Opcode == wire.ReadRequest {
+		if in.Info.Opcode.Operation() == wire.ReadRequest {
 			h := wire.RETHAt(in.Hdr[in.Info.RETH:])
 			// Each response's place in memory must stay the same.
 			for k := 0; k < max(1, (int(h.DMALen())+reqMTU-1)/reqMTU); k++ {

@@ -25,6 +25,7 @@ const (
 	reqVA    = 0x10_0000 // where the work requests of a test point at the peer
 	reqBytes = 1 << 17   // local memory
 	reqAH    = 7
+	reqSRQN  = 9
 	reqQKey  = 0x2222_2222 // of the peer
 	reqOwn   = 0x9111_1111 // of the queue pair: privileged
 )
@@ -174,7 +175,7 @@ func (r *reqRig) wr(op ibv.WROpcode, length int, sges ...queue.SGE) {
 func (r *reqRig) hdr(op ibv.WROpcode, flags ibv.SendFlags) queue.SendWQE {
 	return queue.SendWQE{
 		Opcode: op, Flags: flags, RemoteAddr: reqVA, RKey: reqRKey,
-		Imm: 0xA1B2C3D4, CompareAdd: 5, Swap: 6, AH: reqAH, RemoteQPN: 0x22, RemoteQKey: reqQKey,
+		Imm: 0xA1B2C3D4, CompareAdd: 5, Swap: 6, AH: reqAH, RemoteQPN: 0x22, RemoteQKey: reqQKey, SRQN: reqSRQN,
 	}
 }
 
@@ -199,9 +200,12 @@ func (r *reqRig) poll() []string {
 // the start, remote range from reqVA, payload, AckReq and SE.
 func (r *reqRig) describe(in *Intent) string {
 	h := wire.BTHAt(in.Hdr[:])
-	prefix := map[ibv.QPType]string{ibv.QPTypeRC: "RC ", ibv.QPTypeUC: "UC ", ibv.QPTypeUD: "UD ", ibv.QPTypeGSI: "UD "}[r.typ]
+	prefix := map[ibv.QPType]string{ibv.QPTypeRC: "RC ", ibv.QPTypeUC: "UC ", ibv.QPTypeUD: "UD ", ibv.QPTypeGSI: "UD ", ibv.QPTypeXRCSend: "XRC "}[r.typ]
 	op := strings.TrimPrefix(strings.TrimPrefix(h.Opcode().String(), prefix), "RDMA_")
 	s := fmt.Sprintf("%s %d", op, h.PSN().Sub(r.start))
+	if in.Info.XRCETH != 0 {
+		s += fmt.Sprintf(" srq %d", wire.XRCETHAt(in.Hdr[in.Info.XRCETH:]).SRQN())
+	}
 	if in.Info.RETH != 0 {
 		f := wire.RETHAt(in.Hdr[in.Info.RETH:]).Fields()
 		s += fmt.Sprintf(" [+%d %d]", f.VA-reqVA, f.DMALen)
@@ -314,6 +318,9 @@ func (r *reqRig) deadline(d time.Duration) {
 // packet hands the requester a response with PSN k from the start; put writes
 // its extension headers.
 func (r *reqRig) packet(op wire.Opcode, k int, payload []byte, put func(*wire.Packet)) {
+	if r.typ == ibv.QPTypeXRCSend {
+		op |= wire.XRC
+	}
 	p := &wire.Packet{Info: op.Info(), Opcode: op, SrcGID: r.qp.peerGID, DstGID: r.qp.selfGID, PayloadLen: len(payload)}
 	p.BTH = make([]byte, p.Info.HeaderLen)
 	wire.BTHAt(p.BTH).Encode(&wire.BTHFields{Opcode: op, PKey: 0xFFFF, DestQP: 0x11, PSN: r.start.Add(k)})

@@ -12,7 +12,7 @@ import (
 // there is no window, no timer, no credit and nothing that a fence waits for.
 
 // oneWay reports whether the transport service has no acknowledgements.
-func (q *QP) oneWay() bool { return q.service != wire.RC }
+func (q *QP) oneWay() bool { return q.service != wire.RC && q.service != wire.XRC }
 
 // reqSent completes, in order, the messages whose last packet has been laid out
 // (IBTA vol. 1, 9.8).
@@ -51,6 +51,6 @@ func (q *QP) reqDETH(in *Intent, w *sendWQE) {
 		f.QKey = q.qkey()
 	}
 	wire.DETHAt(in.Hdr[in.Info.DETH:]).Encode(&f)
-	wire.BTHAt(in.Hdr[:]).SetDestQP(w.qpn)
+	wire.BTHAt(in.Hdr[:]).SetDestQP(w.dest)
 	in.AH = w.ah
 }

@@ -48,10 +48,11 @@ type sendOp struct {
 type sendOps [16]sendOp
 
 var (
-	rcOps = buildSendOps(wire.RC)
-	ucOps = buildSendOps(wire.UC)
-	udOps = buildSendOps(wire.UD)
-	noOps sendOps
+	rcOps  = buildSendOps(wire.RC)
+	ucOps  = buildSendOps(wire.UC)
+	udOps  = buildSendOps(wire.UD)
+	xrcOps = buildSendOps(wire.XRC)
+	noOps  sendOps
 )
 
 // sendOpsOf has the operations of a transport prefix.
@@ -63,6 +64,8 @@ func sendOpsOf(service wire.Opcode) *sendOps {
 		return &ucOps
 	case wire.UD:
 		return &udOps
+	case wire.XRC:
+		return &xrcOps
 	default:
 		return &noOps
 	}

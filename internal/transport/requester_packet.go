@@ -11,6 +11,9 @@ import (
 // its solicited event bit.
 func (q *QP) reqHeaders(in *Intent, w *sendWQE, off uint32) {
 	info, h := in.Info, in.Hdr[:]
+	if info.XRCETH != 0 {
+		wire.XRCETHAt(h[info.XRCETH:]).SetSRQN(w.dest)
+	}
 	if info.RETH != 0 {
 		q.reqRETH(wire.RETHAt(h[info.RETH:]), w, off)
 	}

@@ -21,7 +21,7 @@ type sendWQE struct {
 	rkey      uint32
 	imm       uint32 // immediate data, or the key to invalidate
 	ah        uint32 // UD: address handle
-	qpn       uint32 // UD: destination
+	dest      uint32 // UD: destination queue pair; XRC: shared receive queue at the peer
 	qkey      uint32 // UD: Q_Key of the destination, or bit 31: use the own one
 	length    uint32 // bytes of the message
 	packets   uint32 // PSNs that the message takes, 1 to 2^23
@@ -73,10 +73,13 @@ func (q *QP) reqLoad() (loaded, ok bool) {
 	op := r.ops.of(h.Opcode)
 	*w = sendWQE{
 		wrid: h.WRID, raddr: h.RemoteAddr, compare: h.CompareAdd, swap: h.Swap, rkey: h.RKey, imm: h.Imm,
-		ah: h.AH, qpn: h.RemoteQPN, qkey: h.RemoteQKey,
+		ah: h.AH, dest: h.RemoteQPN, qkey: h.RemoteQKey,
 		length: h.Length, packets: 1, chunk: 1, first: r.assign, numSGE: h.NumSGE,
 		flushType: h.FlushType, flushSel: h.FlushLevel,
 		op: h.Opcode, kind: op.kind, flags: h.Flags,
+	}
+	if q.service == wire.XRC {
+		w.dest = h.SRQN
 	}
 	w.status = q.reqCheck(w, sges)
 	if w.status == ibv.WCSuccess {
@@ -124,7 +127,7 @@ func (q *QP) reqCheck(w *sendWQE, sges []queue.SGE) ibv.WCStatus {
 	switch {
 	case w.kind == kindNone, w.kind.answered() && q.attr.MaxRDAtomic == 0:
 		return ibv.WCLocQPOpErr
-	case q.service == wire.UD && (w.qpn == 0 || w.qpn > wire.MulticastQP):
+	case q.service == wire.UD && (w.dest == 0 || w.dest > wire.MulticastQP), q.service == wire.XRC && w.dest > psn.Mask:
 		return ibv.WCLocQPOpErr
 	case w.is(ibv.SendInline):
 		return q.reqCheckInline(w)

@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/memory"
 	"github.com/roce-xdp/roce-xdp/internal/mono"
 	"github.com/roce-xdp/roce-xdp/internal/psn"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
@@ -61,8 +63,16 @@ func (s *responderState) has(f respFlags) bool { return s.flags&f != 0 }
 // responder is the half of a queue pair that executes the peer's requests.
 type responder struct {
 	st    responderState
-	saved []savedResult   // ring, a power of two
-	rq    *queue.Consumer // own or shared, nil if there is none
+	saved []savedResult // ring, a power of two
+	ops   *answerOps
+
+	// Where receives come from and complete to, and whose keys a request may name.
+	// Of an XRC target it is the shared queue that the newest request has named.
+	rq  *queue.Consumer // own or shared, nil if there is none
+	srq *SRQ            // nil: not shared
+	cq  *CQ
+	pd  memory.PD // of R_Keys
+
 	wqe   heldWQE
 	kept  keptRing
 	begin respState    // first step of a request packet
@@ -73,15 +83,23 @@ type responder struct {
 // respInit prepares the responder of a new queue pair.
 func (q *QP) respInit() {
 	r := &q.resp
+	r.ops = &rcAnswers
 	switch q.service {
 	case wire.UC:
 		r.begin = respChkSync
 	case wire.UD:
 		r.begin = respChkDatagram
+	case wire.XRC:
+		r.begin, r.ops = respChkPSN, &xrcAnswers
 	default:
 		r.begin = respChkPSN
 	}
+	r.srq, r.cq, r.pd = q.cfg.SRQ, q.cfg.RecvCQ, q.cfg.PD
 	switch {
+	case q.cfg.XRCD != nil:
+		// Elements of any of the domain's queues fit.
+		r.wqe.sges = make([]heldSGE, ibv.MaxSGE)
+		return
 	case q.cfg.SRQ != nil:
 		r.rq = q.cfg.SRQ.cons
 	case q.cfg.RQ != nil:
@@ -114,6 +132,9 @@ func (q *QP) respReset() {
 	r.st = responderState{generation: r.st.generation + 1}
 	clear(r.saved)
 	r.wqe.drop()
+	if q.cfg.XRCD != nil {
+		r.srq, r.rq, r.cq = nil, nil, nil
+	}
 	if q.cfg.RQ == nil {
 		return
 	}

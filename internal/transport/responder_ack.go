@@ -65,7 +65,7 @@ func (q *QP) respDoRNR(x *respPacket) respState {
 func (q *QP) respAckSyndrome() wire.Syndrome {
 	r := &q.resp
 	switch {
-	case q.cfg.SRQ != nil:
+	case r.srq != nil || q.cfg.XRCD != nil:
 		return wire.SynACK(noCredit)
 	case r.rq == nil:
 		return wire.SynACK(0)

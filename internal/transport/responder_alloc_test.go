@@ -27,6 +27,7 @@ func TestResponderDoesNotAllocate(t *testing.T) {
 		recv   bool
 		typ    ibv.QPType // RC unless set
 		shared bool       // the receive queue is
+		num    uint32     // of the queue that the packets are for, with XRC
 	}{
 		{name: "SEND", recv: true, pkts: func(*respRig) []respReq { return respSend(0, make([]byte, 3*respMTU)) }},
 		{name: "WRITE", pkts: func(r *respRig) []respReq { return r.write(0, 0, make([]byte, 3*respMTU)) }},
@@ -52,6 +53,13 @@ func TestResponderDoesNotAllocate(t *testing.T) {
 		{name: "UD, dropped", typ: ibv.QPTypeUD, pkts: func(*respRig) []respReq { return []respReq{datagram(0, full)} }},
 		{name: "SEND, shared queue", shared: true, recv: true, pkts: func(*respRig) []respReq { return respSend(0, respFill(1, 700)) }},
 		{name: "UD, shared queue", shared: true, typ: ibv.QPTypeUD, recv: true, pkts: func(*respRig) []respReq { return []respReq{datagram(0, full)} }},
+		{name: "XRC SEND", num: xrcNum, recv: true, pkts: func(*respRig) []respReq { return respSend(0, respFill(1, 700)) }},
+		{name: "XRC READ", num: xrcNum, pkts: func(r *respRig) []respReq { return []respReq{r.read(0, 0, 3*respMTU)} }},
+		{name: "XRC, changing queues", num: xrcNum, pkts: func(r *respRig) []respReq {
+			other := r.xrcQueue(5, respPD)
+			ours := toSRQ(xrcNum, r.write(0, 0, full)...)
+			return append(ours, toSRQ(5, other.write(1, 0, full)...)...)
+		}},
 		{name: "not ready", pkts: func(*respRig) []respReq { return respSend(0, nil) }},
 	}
 	for _, tt := range tests {
@@ -63,10 +71,16 @@ func TestResponderDoesNotAllocate(t *testing.T) {
 			if tt.shared {
 				opts = append(opts, respShared)
 			}
+			if tt.num != 0 {
+				opts = append(opts, respXRC)
+			}
 			r := newRespRig(t, opts...)
 			r.env.KeepBudget = tt.keep
 			var pkts []*wire.Packet
 			for _, q := range tt.pkts(r) {
+				if tt.num != 0 && q.op.Transport() != wire.XRC {
+					q = toSRQ(tt.num, q)[0]
+				}
 				pkts = append(pkts, q.packet())
 			}
 			base := make([]psn.PSN, len(pkts))

@@ -13,6 +13,7 @@ func (q *QP) respDoRead(x *respPacket) respState {
 	st, h := &q.resp.st, x.p.RETH()
 	s := q.respSave(x, savedCredit)
 	s.va, s.rkey, s.size = h.VA(), h.RKey(), h.DMALen()
+	s.orig = uint64(q.resp.pd)
 	s.stop = s.size
 	s.count = readPSNs(s.size, q.mtu)
 	st.ePSN = x.psn.Add(int(s.count))

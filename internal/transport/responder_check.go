@@ -69,6 +69,9 @@ func (q *QP) respCheckOpValid(x *respPacket) respState {
 	if x.need&^q.attr.AccessFlags != 0 {
 		return respErrAccessFlags
 	}
+	if x.p.Info.XRCETH != 0 {
+		return respChkXRCETH
+	}
 	return respChkResource
 }
 
@@ -168,11 +171,16 @@ func (q *QP) respCheckRKey(x *respPacket) respState {
 
 // respAccess sets x.region to the n bytes at va. Of no bytes it is nil.
 func (q *QP) respAccess(x *respPacket, key uint32, va uint64, n uint32) bool {
+	return q.respAccessIn(x, q.resp.pd, key, va, n)
+}
+
+// respAccessIn is respAccess by a key of another protection domain.
+func (q *QP) respAccessIn(x *respPacket, pd memory.PD, key uint32, va uint64, n uint32) bool {
 	if n == 0 {
 		return true
 	}
 	var ok bool
-	x.region, ok = q.env.Mem.Access(key, q.cfg.PD, x.need, va, uint64(n))
+	x.region, ok = q.env.Mem.Access(key, pd, x.need, va, uint64(n))
 	return ok
 }
 
@@ -196,7 +204,7 @@ func (q *QP) respCheckFlush(x *respPacket) bool {
 		return q.respAccess(x, r.RKey(), r.VA(), r.DMALen())
 	}
 	// The range is the last thing that is checked, and here it does not matter.
-	_, fault := q.env.Mem.Check(r.RKey(), q.cfg.PD, x.need, 0, 0)
+	_, fault := q.env.Mem.Check(r.RKey(), q.resp.pd, x.need, 0, 0)
 	return fault == memory.FaultNone || fault == memory.FaultRange
 }
 

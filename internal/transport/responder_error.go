@@ -25,6 +25,7 @@ var respFailures = [numRespStates]respFailure{
 	respErrLength:        {wire.NakInvalidRequest, ibv.WCRemInvReqErr, ibv.EventQPReqErr},
 	respErrBufferSize:    {wire.NakInvalidRequest, ibv.WCLocLenErr, ibv.EventQPReqErr},
 	respErrMisaligned:    {wire.NakInvalidRequest, ibv.WCRemInvReqErr, ibv.EventQPReqErr},
+	respErrXRCETH:        {wire.NakRemoteAccess, ibv.WCRemAccessErr, ibv.EventQPAccessErr},
 	respErrRKey:          {wire.NakRemoteAccess, ibv.WCRemAccessErr, ibv.EventQPAccessErr},
 	respErrMalformedWQE:  {wire.NakRemoteOp, ibv.WCLocQPOpErr, ibv.EventQPFatal},
 	respErrLKey:          {wire.NakRemoteOp, ibv.WCLocProtErr, ibv.EventQPFatal},
@@ -72,8 +73,8 @@ func (q *QP) respFailInvalidate(x *respPacket) respState {
 // respFailCorrupt gives up on a receive queue whose producer index cannot be
 // true.
 func (q *QP) respFailCorrupt(x *respPacket) respState {
-	if q.cfg.SRQ != nil {
-		q.cfg.SRQ.corrupt(q.env)
+	if q.resp.srq != nil {
+		q.resp.srq.corrupt(q.env)
 	}
 	q.respOweNak(x, wire.NakRemoteOp, x.psn)
 	q.resp.st.flags |= lastWords
@@ -88,10 +89,14 @@ func (q *QP) respFailWQE(now mono.Time, status ibv.WCStatus) {
 	if !w.held {
 		return
 	}
+	if q.cfg.XRCD != nil && q.resp.srq.xrcd == nil {
+		w.drop() // the queue is gone, and its receives with it
+		return
+	}
 	q.respClaim()
 	c := queue.CQE{WRID: w.wrid, Status: status, Opcode: ibv.WCRecv}
 	q.respReleaseWQE()
-	q.complete(now, q.cfg.RecvCQ, &c, false)
+	q.complete(now, q.resp.cq, &c, false)
 }
 
 // respFault is a READ response, with PSN p, whose memory went away before it was

@@ -147,7 +147,7 @@ func (q *QP) respDoComplete(x *respPacket) respState {
 	r.st.placed = 0
 	q.respReleaseWQE()
 	q.env.count(RDMARecvs)
-	q.complete(x.now, q.cfg.RecvCQ, &c, x.bth().SE())
+	q.complete(x.now, q.resp.cq, &c, x.bth().SE())
 	if q.state == ibv.QPStateErr { // the completion queue has overflowed
 		return respDone
 	}

@@ -45,6 +45,7 @@ var respFuzzTypes = []struct {
 	{ibv.QPTypeRC, respFuzzOps, false}, {ibv.QPTypeUC, respFuzzOps[:12], false}, {ibv.QPTypeRC, respFuzzOps, true},
 	{ibv.QPTypeUD, respFuzzOps[4:6], false}, {ibv.QPTypeGSI, respFuzzOps[4:6], false},
 	{ibv.QPTypeUC, respFuzzOps[:12], true}, {ibv.QPTypeUD, respFuzzOps[4:6], true},
+	{ibv.QPTypeXRCRecv, respFuzzOps[:17], true},
 }
 
 func newRespFuzz(t *testing.T, in []byte) *respFuzz {
@@ -53,7 +54,10 @@ func newRespFuzz(t *testing.T, in []byte) *respFuzz {
 	on := respFuzzTypes[int(b)/5%len(respFuzzTypes)]
 	f.ops = on.ops
 	opts := []respOption{respAt(psn.Mask - 5), respDest(b % 5), respCQEntries(4096), respOn(on.typ)}
-	if on.shared {
+	switch {
+	case on.typ == ibv.QPTypeXRCRecv:
+		opts = append(opts, respXRC)
+	case on.shared:
 		opts = append(opts, respShared)
 	}
 	f.respRig = newRespRig(t, opts...)
@@ -99,6 +103,8 @@ func (f *respFuzz) run() {
 	left := uint64(0)
 	if s := f.q.cfg.SRQ; s != nil {
 		left = uint64(s.Posted()) // which are for others
+	} else if f.q.cfg.XRCD != nil {
+		left = uint64(f.xrcSRQ().Posted())
 	}
 	if f.done+left != f.posted {
 		f.t.Errorf("%d of %d receives have completed, %d are left", f.done, f.posted, left)
@@ -177,6 +183,9 @@ func (f *respFuzz) packet() respReq {
 	n = int(f.pick(uint64(n), 0, 1, respMTU, respMTU+1))
 	va := f.at(respFuzzOff) + f.pick(0, 8, uint64(f.byte()), respFuzzLen-4, 1<<63)
 	key := uint32(f.pick(uint64(f.mr.RKey()), uint64(f.mr.RKey()), 0, 1<<8))
+	if info.Headers&wire.HasXRCETH != 0 {
+		q = q.word(uint32(f.pick(xrcNum, xrcNum, 5)))
+	}
 	if info.Headers&wire.HasDETH != 0 {
 		q = q.deth(uint32(f.pick(uint64(f.q.qkey()), 0))).under([][]byte{udIPv4, udIPv6}[f.byte()%2])
 	}

@@ -101,7 +101,7 @@ func newRespRig(t *testing.T, opts ...respOption) *respRig {
 		o(&cfg, &attr)
 	}
 	r.rq = queue.NewProducer(cfg.RQ)
-	if cfg.SRQ != nil {
+	if cfg.SRQ != nil || cfg.XRCD != nil {
 		cfg.RQ = nil
 	}
 	r.attach(cfg, attr)
@@ -111,9 +111,12 @@ func newRespRig(t *testing.T, opts ...respOption) *respRig {
 // attach makes the queue pair and brings it to RTR.
 func (r *respRig) attach(cfg Config, attr ibv.QPAttr) {
 	r.t.Helper()
+	r.cq = queue.NewConsumer(cfg.RecvCQ.prod.Ring())
+	if cfg.XRCD != nil {
+		cfg.RecvCQ, cfg.SendCQ, cfg.SQ, cfg.PD = nil, nil, nil, 0
+	}
 	r.q = NewQP(r.env, cfg)
 	r.q.SetPortMTU(respMTU)
-	r.cq = queue.NewConsumer(cfg.RecvCQ.prod.Ring())
 	r.connect(attr)
 }
 
@@ -255,6 +258,12 @@ func (r *respRig) decode(in *Intent) respAnswer {
 	}
 	if pad := int(h[1] >> 4 & 3); (in.Len+pad)%4 != 0 {
 		r.t.Errorf("%d bytes of payload with %d of pad", in.Len, pad)
+	}
+	if r.q.service == wire.XRC {
+		if a.Op.Transport() != wire.XRC {
+			r.t.Errorf("answer %v of an XRC target", a.Op)
+		}
+		a.Op = a.Op.Operation()
 	}
 	if a.Op != wire.ReadRespMid {
 		a.Syn, a.MSN = wire.Syndrome(h[12]), binary.BigEndian.Uint32(h[12:])&0xFFFFFF

@@ -59,8 +59,8 @@ func (q *QP) respRefuse(s respState, x *respPacket) respState {
 		q.respAbandon(x)
 		return respDone
 	}
-	if s == respErrCorrupt && q.cfg.SRQ != nil {
-		q.cfg.SRQ.corrupt(q.env)
+	if s == respErrCorrupt && q.resp.srq != nil {
+		q.resp.srq.corrupt(q.env)
 	}
 	if s != respErrCorrupt { // which is not about the request in use
 		q.respFailWQE(x.now, respFailures[s].status)

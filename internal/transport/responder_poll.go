@@ -2,20 +2,27 @@ package transport
 
 import (
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/memory"
 	"github.com/roce-xdp/roce-xdp/internal/mono"
 	"github.com/roce-xdp/roce-xdp/internal/psn"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
 
-// Opcode table entries of what a responder sends.
-var (
-	infoAck       = wire.Acknowledge.Info()
-	infoAtomicAck = wire.AtomicAck.Info()
-	infoReadFirst = wire.ReadRespFirst.Info()
-	infoReadMid   = wire.ReadRespMid.Info()
-	infoReadLast  = wire.ReadRespLast.Info()
-	infoReadOnly  = wire.ReadRespOnly.Info()
-)
+// answerOps has the opcode table's entries of what a responder sends.
+type answerOps struct {
+	ack, atomicAck                         *wire.OpInfo
+	readFirst, readMid, readLast, readOnly *wire.OpInfo
+}
+
+var rcAnswers, xrcAnswers = answersOf(wire.RC), answersOf(wire.XRC)
+
+func answersOf(service wire.Opcode) answerOps {
+	info := func(op wire.Opcode) *wire.OpInfo { return (service | op).Info() }
+	return answerOps{
+		info(wire.Acknowledge), info(wire.AtomicAck),
+		info(wire.ReadRespFirst), info(wire.ReadRespMid), info(wire.ReadRespLast), info(wire.ReadRespOnly),
+	}
+}
 
 // respPoll sends what is due: responses in the order of their requests, then a
 // NAK or an ACK, so that neither runs past a response. more is true when the
@@ -59,7 +66,7 @@ func (q *QP) respLastWords(now mono.Time, tx *Batch) (more bool) {
 }
 
 func (q *QP) respSendAck(tx *Batch, syn wire.Syndrome, p psn.PSN) {
-	q.respPut(tx, infoAck, p, syn)
+	q.respPut(tx, q.resp.ops.ack, p, syn)
 	switch syn.Kind() {
 	case wire.KindACK:
 		q.env.count(SentAcks)
@@ -92,11 +99,11 @@ func (q *QP) respSendResult(now mono.Time, tx *Batch, s *savedResult) {
 			return
 		}
 	case wire.CompareSwap, wire.FetchAdd:
-		in := q.respPut(tx, infoAtomicAck, p, q.respAckSyndrome())
-		wire.AtomicAckETHAt(in.Hdr[infoAtomicAck.AtomicAckETH:]).SetOrig(s.orig)
+		in := q.respPut(tx, q.resp.ops.atomicAck, p, q.respAckSyndrome())
+		wire.AtomicAckETHAt(in.Hdr[in.Info.AtomicAckETH:]).SetOrig(s.orig)
 		q.respServed(s)
 	default: // FLUSH and ATOMIC WRITE
-		q.respPut(tx, infoReadOnly, p, q.respAckSyndrome())
+		q.respPut(tx, q.resp.ops.readOnly, p, q.respAckSyndrome())
 		q.respServed(s)
 	}
 	// A response acknowledges its request and what came before.
@@ -111,18 +118,18 @@ func (q *QP) respSendRead(now mono.Time, tx *Batch, s *savedResult, p psn.PSN) b
 	n := min(s.stop-s.pos, uint32(q.mtu))
 	last := s.pos+n == s.stop
 	x := respPacket{now: now, need: ibv.AccessRemoteRead}
-	if !q.respAccess(&x, s.rkey, s.va+uint64(s.pos), n) {
+	if !q.respAccessIn(&x, memory.PD(s.orig), s.rkey, s.va+uint64(s.pos), n) {
 		q.respReadFault(now, s, p)
 		return false
 	}
-	info := infoReadFirst
+	info := q.resp.ops.readFirst
 	switch {
 	case last && s.has(savedStarted):
-		info = infoReadLast
+		info = q.resp.ops.readLast
 	case last:
-		info = infoReadOnly
+		info = q.resp.ops.readOnly
 	case s.has(savedStarted):
-		info = infoReadMid
+		info = q.resp.ops.readMid
 	}
 	var syn wire.Syndrome
 	if info.Headers&wire.HasAETH != 0 {

@@ -23,7 +23,7 @@ const (
 // 9.7.5.1.4). Like responderState it has a fixed layout and no pointers.
 type savedResult struct {
 	va    uint64
-	orig  uint64  // atomics: the word before the operation
+	orig  uint64  // atomics: the word before the operation; READ: the protection domain
 	first psn.PSN // of the request
 	count uint32  // PSNs that it uses
 	rkey  uint32

@@ -17,6 +17,7 @@ const (
 	respChkPSN      respState = iota // past, expected or after a gap
 	respChkOpSeq                     // opcode follows the previous one
 	respChkOpValid                   // the queue pair grants the operation
+	respChkXRCETH                    // XRC: the shared receive queue that the request names
 	respChkResource                  // a receive work request, a place for a result
 	respChkLength                    // packet and message lengths
 	respChkRKey                      // key, domain, rights and range of the memory
@@ -35,6 +36,7 @@ const (
 	respErrOpSeq         // opcode out of sequence
 	respErrAccessFlags   // operation not granted by the queue pair
 	respErrTooManyRDAtom // more READs and atomics than agreed
+	respErrXRCETH        // no shared receive queue of that number in the domain
 	respErrRNR           // no receive work request
 	respErrMalformedWQE  // receive work request that cannot be
 	respErrLKey          // receive work request with a bad key or range
@@ -52,10 +54,10 @@ const (
 )
 
 var respStateNames = [numRespStates]string{
-	"CHK_PSN", "CHK_OP_SEQ", "CHK_OP_VALID", "CHK_RESOURCE", "CHK_LENGTH", "CHK_RKEY",
+	"CHK_PSN", "CHK_OP_SEQ", "CHK_OP_VALID", "CHK_XRCETH", "CHK_RESOURCE", "CHK_LENGTH", "CHK_RKEY",
 	"EXECUTE", "READ_REPLY", "ATOMIC_REPLY", "INVALIDATE", "COMPLETE", "ACKNOWLEDGE",
 	"DUPLICATE_REQUEST", "OUT_OF_ORDER", "CHK_SYNC", "CHK_DATAGRAM", "DATAGRAM",
-	"ERR_MISSING_OPCODE", "ERR_UNSUPPORTED_OPCODE", "ERR_TOO_MANY_RDMA_ATM_REQ", "ERR_RNR", "ERR_MALFORMED_WQE",
+	"ERR_MISSING_OPCODE", "ERR_UNSUPPORTED_OPCODE", "ERR_TOO_MANY_RDMA_ATM_REQ", "ERR_INVALID_XRCETH", "ERR_RNR", "ERR_MALFORMED_WQE",
 	"ERR_LKEY_VIOLATION", "ERR_LENGTH", "ERR_BUFFER_SIZE", "ERR_RKEY_VIOLATION", "ERR_MISALIGNED_ATOMIC",
 	"ERR_OPERATIONAL", "ERR_INVALIDATE_RKEY", "ERR_CORRUPT_QUEUE", "DONE",
 }
@@ -111,6 +113,8 @@ func (q *QP) respStep(s respState, x *respPacket) respState {
 		return q.respCheckOpSeq(x)
 	case respChkOpValid:
 		return q.respCheckOpValid(x)
+	case respChkXRCETH:
+		return q.respCheckXRCETH(x)
 	case respChkResource:
 		return q.respCheckResource(x)
 	case respChkLength:
@@ -139,7 +143,7 @@ func (q *QP) respStep(s respState, x *respPacket) respState {
 		return q.respCheckDatagram(x)
 	case respDatagram:
 		return q.respDoDatagram(x)
-	case respErrOpSeq, respErrAccessFlags, respErrTooManyRDAtom, respErrRNR, respErrMalformedWQE, respErrLKey, respErrLength,
+	case respErrOpSeq, respErrAccessFlags, respErrTooManyRDAtom, respErrXRCETH, respErrRNR, respErrMalformedWQE, respErrLKey, respErrLength,
 		respErrBufferSize, respErrRKey, respErrMisaligned, respErrOperational, respErrInvalidate, respErrCorrupt:
 		if q.oneWay() {
 			return q.respRefuse(s, x)

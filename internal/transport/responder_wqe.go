@@ -47,7 +47,8 @@ func (w *heldWQE) load(slot []byte) bool {
 	queue.GetRecv(slot, &h)
 	w.held, w.wrid = true, h.WRID
 	w.n, w.cur, w.off, w.total = 0, 0, 0, h.Length
-	if int(h.NumSGE) > len(w.sges) {
+	// The element may have less room than there are places here.
+	if int(h.NumSGE) > min(len(w.sges), queue.RecvMaxSGE(len(slot))) {
 		return false
 	}
 	sum := uint64(0)
@@ -73,8 +74,8 @@ func (q *QP) respTakeWQE(x *respPacket) respState {
 		return respErrCorrupt
 	case r.wqe.held:
 	case n == 0:
-		if q.cfg.SRQ != nil {
-			q.cfg.SRQ.watch(q.env)
+		if r.srq != nil {
+			r.srq.watch(q.env)
 		}
 		return respErrRNR
 	case !r.wqe.load(r.rq.Slot(0)):
@@ -99,8 +100,8 @@ func (q *QP) respTakeWQE(x *respPacket) respState {
 // respLocal is the region of n bytes at offset off of entry g.
 func (q *QP) respLocal(g *heldSGE, off, n uint32) (*memory.Region, bool) {
 	pd := q.cfg.PD
-	if q.cfg.SRQ != nil {
-		pd = q.cfg.SRQ.pd
+	if s := q.resp.srq; s != nil {
+		pd = s.pd
 	}
 	return q.env.Mem.Access(g.LKey, pd, ibv.AccessLocalWrite, g.Addr+uint64(off), uint64(n))
 }
@@ -109,17 +110,17 @@ func (q *QP) respLocal(g *heldSGE, off, n uint32) (*memory.Region, bool) {
 // this queue pair's now, however it ends.
 func (q *QP) respClaim() {
 	w := &q.resp.wqe
-	if q.cfg.SRQ == nil || !w.held || w.claimed {
+	if q.resp.srq == nil || !w.held || w.claimed {
 		return
 	}
 	w.claimed = true
-	q.cfg.SRQ.take(q.env)
+	q.resp.srq.take(q.env)
 }
 
 // respUnclaim leaves a request that was looked at, but not claimed, to whoever
 // takes the next one of a shared queue.
 func (q *QP) respUnclaim() {
-	if w := &q.resp.wqe; q.cfg.SRQ != nil && w.held && !w.claimed {
+	if w := &q.resp.wqe; q.resp.srq != nil && w.held && !w.claimed {
 		w.drop()
 	}
 }
@@ -127,7 +128,7 @@ func (q *QP) respUnclaim() {
 // respReleaseWQE gives the element of the completed request back.
 func (q *QP) respReleaseWQE() {
 	q.resp.wqe.drop()
-	if q.cfg.SRQ == nil {
+	if q.resp.srq == nil {
 		q.resp.rq.Release(1)
 	}
 }

@@ -23,6 +23,11 @@ type SRQ struct {
 	cons   *queue.Consumer // stays the same for life; a new ring changes what it points to
 	limit  int
 	broken bool // SRQ_ERR was reported
+
+	// Of a queue of an XRC domain; xrcd is nil of others, and when it was destroyed.
+	xrcd *XRCD
+	num  uint32
+	cq   *CQ
 }
 
 // NewSRQ makes the consuming side of an empty ring of receive work queue

@@ -39,6 +39,8 @@ const (
 	dgramOpt  = ibv.QPAttrCurState | ibv.QPAttrQKey
 	dgramInit = ibv.QPAttrPKeyIndex | ibv.QPAttrQKey
 	connInit  = ibv.QPAttrPKeyIndex | ibv.QPAttrPort | ibv.QPAttrAccessFlags
+	xrcSend   = ibv.QPTypeXRCSend // asks as RC does, answers nothing
+	xrcRecv   = ibv.QPTypeXRCRecv // and the other way round
 	rcRTS     = ibv.QPAttrTimeout | ibv.QPAttrRetryCnt | ibv.QPAttrRNRRetry | ibv.QPAttrMaxQPRDAtomic
 )
 
@@ -48,49 +50,66 @@ var transitions = []transition{
 	{ibv.QPStateReset, ibv.QPStateInit, map[ibv.QPType]attrSet{
 		ibv.QPTypeRC:  {required: connInit},
 		ibv.QPTypeUC:  {required: connInit},
+		xrcSend:       {required: connInit},
+		xrcRecv:       {required: connInit},
 		ibv.QPTypeUD:  {required: dgramInit | ibv.QPAttrPort},
 		ibv.QPTypeGSI: {required: dgramInit},
 	}},
 	{ibv.QPStateInit, ibv.QPStateInit, map[ibv.QPType]attrSet{
 		ibv.QPTypeRC:  {optional: connInit},
 		ibv.QPTypeUC:  {optional: connInit},
+		xrcSend:       {optional: connInit},
+		xrcRecv:       {optional: connInit},
 		ibv.QPTypeUD:  {optional: dgramInit | ibv.QPAttrPort},
 		ibv.QPTypeGSI: {optional: dgramInit},
 	}},
 	{ibv.QPStateInit, ibv.QPStateRTR, map[ibv.QPType]attrSet{
 		ibv.QPTypeRC:  {connAttrs | ibv.QPAttrMaxDestRDAtomic | ibv.QPAttrMinRNRTimer, connOpt},
 		ibv.QPTypeUC:  {connAttrs, connOpt},
+		xrcSend:       {connAttrs, connOpt},
+		xrcRecv:       {connAttrs | ibv.QPAttrMaxDestRDAtomic | ibv.QPAttrMinRNRTimer, connOpt},
 		ibv.QPTypeUD:  {optional: dgramInit},
 		ibv.QPTypeGSI: {optional: dgramInit},
 	}},
 	{ibv.QPStateRTR, ibv.QPStateRTS, map[ibv.QPType]attrSet{
 		ibv.QPTypeRC:  {ibv.QPAttrSQPSN | rcRTS, rtsOpt | ibv.QPAttrMinRNRTimer},
 		ibv.QPTypeUC:  {ibv.QPAttrSQPSN, rtsOpt},
+		xrcSend:       {ibv.QPAttrSQPSN | rcRTS, rtsOpt},
+		xrcRecv:       {ibv.QPAttrSQPSN | ibv.QPAttrTimeout, rtsOpt | ibv.QPAttrMinRNRTimer},
 		ibv.QPTypeUD:  {ibv.QPAttrSQPSN, dgramOpt},
 		ibv.QPTypeGSI: {ibv.QPAttrSQPSN, dgramOpt},
 	}},
 	{ibv.QPStateRTS, ibv.QPStateRTS, map[ibv.QPType]attrSet{
 		ibv.QPTypeRC:  {optional: rtsOpt | ibv.QPAttrMinRNRTimer},
 		ibv.QPTypeUC:  {optional: rtsOpt},
+		xrcSend:       {optional: rtsOpt},
+		xrcRecv:       {optional: rtsOpt | ibv.QPAttrMinRNRTimer},
 		ibv.QPTypeUD:  {optional: dgramOpt},
 		ibv.QPTypeGSI: {optional: dgramOpt},
 	}},
 	{ibv.QPStateRTS, ibv.QPStateSQD, map[ibv.QPType]attrSet{
 		ibv.QPTypeRC:  {optional: ibv.QPAttrEnSQDAsyncNotify},
 		ibv.QPTypeUC:  {optional: ibv.QPAttrEnSQDAsyncNotify},
+		xrcSend:       {optional: ibv.QPAttrEnSQDAsyncNotify},
+		xrcRecv:       {optional: ibv.QPAttrEnSQDAsyncNotify},
 		ibv.QPTypeUD:  {optional: ibv.QPAttrEnSQDAsyncNotify},
 		ibv.QPTypeGSI: {optional: ibv.QPAttrEnSQDAsyncNotify},
 	}},
 	{ibv.QPStateSQD, ibv.QPStateSQD, map[ibv.QPType]attrSet{
 		ibv.QPTypeRC: {optional: connOpt | rcRTS | ibv.QPAttrPort | ibv.QPAttrAV | ibv.QPAttrMaxDestRDAtomic |
 			ibv.QPAttrMinRNRTimer | ibv.QPAttrPathMigState},
-		ibv.QPTypeUC:  {optional: connOpt | ibv.QPAttrAV | ibv.QPAttrPathMigState},
+		ibv.QPTypeUC: {optional: connOpt | ibv.QPAttrAV | ibv.QPAttrPathMigState},
+		xrcSend:      {optional: connOpt | rcRTS | ibv.QPAttrPort | ibv.QPAttrAV | ibv.QPAttrPathMigState},
+		xrcRecv: {optional: connOpt | ibv.QPAttrPort | ibv.QPAttrAV | ibv.QPAttrTimeout | ibv.QPAttrMaxDestRDAtomic |
+			ibv.QPAttrMinRNRTimer | ibv.QPAttrPathMigState},
 		ibv.QPTypeUD:  {optional: dgramInit},
 		ibv.QPTypeGSI: {optional: dgramInit},
 	}},
 	{ibv.QPStateSQD, ibv.QPStateRTS, map[ibv.QPType]attrSet{
 		ibv.QPTypeRC:  {optional: rtsOpt | ibv.QPAttrMinRNRTimer},
 		ibv.QPTypeUC:  {optional: rtsOpt},
+		xrcSend:       {optional: rtsOpt},
+		xrcRecv:       {optional: rtsOpt | ibv.QPAttrMinRNRTimer},
 		ibv.QPTypeUD:  {optional: dgramOpt},
 		ibv.QPTypeGSI: {optional: dgramOpt},
 	}},
@@ -104,7 +123,7 @@ var transitions = []transition{
 
 // lookup is what a queue pair of type t takes to go from one state to another.
 func lookup(t ibv.QPType, from, to ibv.QPState) (attrSet, bool) {
-	if t < ibv.QPTypeGSI || t > ibv.QPTypeUD || from > ibv.QPStateErr {
+	if serviceOf(t) == noService || from > ibv.QPStateErr {
 		return attrSet{}, false
 	}
 	switch to {
