@@ -20,6 +20,7 @@ const (
 	ctrKickErrors                      // kicks that failed, mostly for the interface being down
 	ctrFillErrors                      // drivers that could not be told of new frames
 	ctrBadDescriptor                   // descriptors or completions that cannot be
+	ctrFlightForgotten                 // times that all in flight was taken for lost, see budgetPatience
 	ctrBackgroundRounds                // rounds of the background goroutine
 
 	numCounters
@@ -27,7 +28,7 @@ const (
 
 var counterNames = [numCounters]string{
 	"drop_unknown_qpn", "handover_pkts", "drop_handover_full", "loopback_pkts", "tx_ring_full", "kick_errors",
-	"fill_errors", "bad_descriptors", "background_rounds",
+	"fill_errors", "bad_descriptors", "flight_forgotten", "background_rounds",
 }
 
 // tally is a sum over workers.

@@ -261,7 +261,7 @@ func (w *worker) noticePoll(now mono.Time) {
 // quiet reports whether a round would do nothing, deadlines aside. The lock is
 // held.
 func (w *worker) quiet() bool {
-	return w.active.n == 0 && !w.pending() && len(w.loop) == 0 && len(w.out) == 0 &&
+	return w.active.n == 0 && !w.hasRoom() && !w.pending() && len(w.loop) == 0 && len(w.out) == 0 &&
 		!w.kick && !w.rxMore && w.port.RxAvail() == 0
 }
 

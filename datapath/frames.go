@@ -99,10 +99,11 @@ type held struct {
 type keepTable struct {
 	entries []held
 	free    []uint32
+	limit   int // frames held at most
 }
 
 func newKeepTable(n int) keepTable {
-	t := keepTable{entries: make([]held, n), free: make([]uint32, n)}
+	t := keepTable{entries: make([]held, n), free: make([]uint32, n), limit: n}
 	for i := range t.free {
 		t.free[i] = uint32(n - 1 - i)
 	}
@@ -110,7 +111,7 @@ func newKeepTable(n int) keepTable {
 }
 
 // full reports whether no more frames can be kept.
-func (t *keepTable) full() bool { return len(t.free) == 0 }
+func (t *keepTable) full() bool { return len(t.free) == 0 || t.kept() >= t.limit }
 
 // next is the reference that the next kept frame gets, if the table is not full.
 func (t *keepTable) next() uint64 { return uint64(t.free[len(t.free)-1]) }

@@ -11,7 +11,6 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/transport"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
-	"github.com/roce-xdp/roce-xdp/verbs"
 	"github.com/roce-xdp/roce-xdp/verbs/verbstest"
 )
 
@@ -206,42 +205,4 @@ func TestOwnAddressMoves(t *testing.T) {
 	if got := s.from(link.mac); got.DstGID != gidOf(addrB) {
 		t.Errorf("no frames from %x", link.mac)
 	}
-}
-
-// TestWindowsShrink: many connections share what the ring of a peer holds.
-func TestWindowsShrink(t *testing.T) {
-	r := newRig(t, rigOptions{mtu: 1500, opts: Options{RingSize: 256}})
-	limits := func() (int, int) {
-		w := r.a.workers[0]
-		if err := w.acquire(); err != nil {
-			t.Fatal(err)
-		}
-		defer w.release(controller)
-		return w.env.Window, w.env.KeepBudget
-	}
-	check := func(when string, window, keep int) {
-		t.Helper()
-		if w, k := limits(); w != window || k != keep {
-			t.Errorf("%s: window %d, keep %d; want %d and %d", when, w, k, window, keep)
-		}
-	}
-	check("no connection", 128, 64)
-	r.pair(verbstest.Options{})
-	check("one connection", 128, 64)
-	r.pair(verbstest.Options{})
-	r.pair(verbstest.Options{})
-	p := r.pair(verbstest.Options{})
-	check("four", 32, 32)
-	if err := p.A.QP.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, ibv.QPAttrState); err != nil {
-		t.Fatal(err)
-	}
-	check("one failed", 42, 42)
-	link := r.a.link
-	link.mtu = 9000
-	r.a.setLink(link)
-	check("full packets take two buffers", 21, 21)
-	for range 20 {
-		r.pair(verbstest.Options{})
-	}
-	check("never below the least", minWindow, 2)
 }

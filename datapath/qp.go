@@ -31,14 +31,17 @@ type qp struct {
 	nextPosted *qp
 
 	// Guarded by the worker's lock.
-	state    ibv.QPState // last seen by changed
-	dead     bool
-	waiting  bool // in the worker's turns
-	timerKey mono.Time
-	timerPos int
-	path     wire.Path
-	local    bool // the peer is on this device
-	flush    flushForm
+	state         ibv.QPState // last seen by changed
+	dead          bool
+	waiting       bool // in the worker's turns
+	admitted      bool // has a turn with room in flight
+	throttled     bool // waits for room in flight, in front of nextThrottled
+	nextThrottled *qp
+	timerKey      mono.Time
+	timerPos      int
+	path          wire.Path
+	local         bool // the peer is on this device
+	flush         flushForm
 
 	// modify makes control calls on the queue pair follow one another.
 	modify    sync.Mutex
@@ -99,15 +102,15 @@ func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) 
 	if shared != nil {
 		q.cfg.SRQ = shared.t
 	}
-	if err := d.admit(q, send, recv); err != nil {
+	if err := d.enroll(q, send, recv); err != nil {
 		d.leavePD(attr.PD)
 		return nil, err
 	}
 	return q, nil
 }
 
-// admit numbers q, gives it a worker and makes it known to all who deliver.
-func (d *Device) admit(q *qp, send, recv *cq) error {
+// enroll numbers q, gives it a worker and makes it known to all who deliver.
+func (d *Device) enroll(q *qp, send, recv *cq) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed.Load() {

@@ -1,73 +1,32 @@
 package datapath
 
 import (
+	"context"
 	"runtime"
 	"testing"
 
-	"github.com/roce-xdp/roce-xdp/internal/connect"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/verbs"
+	"github.com/roce-xdp/roce-xdp/verbs/verbstest"
 )
 
-// crowd is many connections between the devices of a rig that share domains,
-// completion queues and regions.
-type crowd struct {
-	pds  [2]*verbs.PD
-	cqs  [2]*verbs.CQ
-	mrs  [2]*verbs.MR
-	qps  [2][]*verbs.QP
-	gids [2]verbs.GIDEntry
-}
-
-func newCrowd(t testing.TB, a, b *verbs.Context, cqe int) *crowd {
+func newCrowd(t testing.TB, r *rig, o verbstest.CrowdOptions) *verbstest.Crowd {
 	t.Helper()
-	c := &crowd{}
-	for i, dev := range []*verbs.Context{a, b} {
-		var err error
-		fail := func() {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		c.pds[i], err = dev.AllocPD()
-		fail()
-		c.cqs[i], err = dev.CreateCQ(cqe)
-		fail()
-		buf, err := dev.AllocBuffer(1 << 16)
-		fail()
-		c.mrs[i], err = c.pds[i].RegisterMemory(buf, verbs.AccessLocalWrite|verbs.AccessRemoteWrite|verbs.AccessRemoteRead)
-		fail()
-		c.gids[i], err = dev.DefaultGID()
-		fail()
-	}
+	c, err := verbstest.NewCrowd(r.ca, r.cb, o)
+	must(t, err)
+	t.Cleanup(func() { must(t, c.Close()) })
 	return c
 }
 
-// add connects n more pairs of queue pairs of the given capacities.
-func (c *crowd) add(t testing.TB, n int, capacity verbs.QPCap) {
+func must(t testing.TB, err error) {
 	t.Helper()
-	path := connect.Path{MTU: verbs.MTU1024, Access: verbs.AccessRemoteWrite | verbs.AccessRemoteRead}
-	for range n {
-		var ends [2]connect.Endpoint
-		for i := range ends {
-			qp, err := c.pds[i].CreateQP(&verbs.QPInitAttr{Type: verbs.RC, SendCQ: c.cqs[i], RecvCQ: c.cqs[i], Cap: capacity})
-			if err == nil {
-				err = connect.ToInit(qp, path)
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			ends[i] = connect.Local(qp, c.gids[i], nil)
-			c.qps[i] = append(c.qps[i], qp)
-		}
-		for i := range ends {
-			path.SGIDIndex = c.gids[i].Index
-			if err := connect.Connect(c.qps[i][len(c.qps[i])-1], path, ends[i], ends[1-i]); err != nil {
-				t.Fatal(err)
-			}
-		}
+	if err != nil {
+		t.Fatal(err)
 	}
 }
+
+// driveB moves the far end of a rig without background goroutines.
+func (r *rig) driveB() { r.b.Progress() }
 
 // heap is what is in use of the heap.
 func heap() int64 {
@@ -96,13 +55,13 @@ func TestIdleQPMemory(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			r := newRig(t, rigOptions{opts: Options{NoBackground: true}})
-			c := newCrowd(t, r.ca, r.cb, 64)
-			c.add(t, 10, tt.cap)
+			c := newCrowd(t, r, verbstest.CrowdOptions{Cap: tt.cap, Limit: n + 10, Entries: 1 << 14})
+			must(t, c.Connect(10))
 			before := heap()
-			c.add(t, n, tt.cap)
+			must(t, c.Connect(n))
 			all := (heap() - before) / (2 * n)
 
-			cp := c.qps[0][0].Cap()
+			cp := c.A.QPs[0].Cap()
 			rings := make([]*queue.Ring, 0, 2*n)
 			before = heap()
 			for range n {
@@ -118,11 +77,77 @@ func TestIdleQPMemory(t *testing.T) {
 			}
 			own := all - (heap()-before)/n
 			runtime.KeepAlive(rings)
-			runtime.KeepAlive(c)
-			if own > 4096 {
-				t.Errorf("a queue pair takes %d bytes, %d of them besides its rings: at most 4096", all, own)
+
+			// A connection that was used keeps what it answers duplicates with.
+			before = heap()
+			for _, op := range []verbs.Opcode{verbs.OpRDMAWrite, verbs.OpRDMARead} {
+				must(t, c.Run(t.Context(), op, 10, n+10, 8, min(8, cp.MaxSendWR), r.driveB))
 			}
-			t.Logf("a queue pair takes %d bytes, %d of them besides its rings", all, own)
+			used := own + (heap()-before)/(2*n)
+			t.Logf("a queue pair takes %d bytes, %d besides its rings when new, %d when idle after use", all, own, used)
+			if own > 4096 || used > 4096 {
+				t.Error("a queue pair takes at most 4096 bytes besides its rings")
+			}
+			runtime.KeepAlive(c)
 		})
+	}
+}
+
+// TestCrowd has work outstanding on thousands of queue pairs, many times as much
+// as a ring holds. Nothing is lost by overrun, nothing is sent twice, and no
+// queue pair is left behind.
+func TestCrowd(t *testing.T) {
+	n := 2000
+	if raceEnabled {
+		n = 300
+	}
+	for _, op := range []verbs.Opcode{verbs.OpRDMAWrite, verbs.OpRDMARead} {
+		t.Run(op.String(), func(t *testing.T) {
+			r := newRig(t, rigOptions{opts: Options{NoBackground: true}})
+			c := newCrowd(t, r, verbstest.CrowdOptions{Cap: verbs.QPCap{MaxSendWR: 4}, Limit: n, Entries: 4 * n, Timeout: 18})
+			must(t, c.Connect(n))
+			must(t, c.Run(t.Context(), op, 0, n, 20, 4, r.driveB))
+			if c.Laggard < 0.5 {
+				t.Errorf("one connection had moved %.2f of the average", c.Laggard)
+			}
+			for _, d := range []*Device{r.a, r.b} {
+				for _, name := range []string{
+					"completer_retry_err", "duplicate_request", "out_of_seq_request", "rcvd_seq_err", "implied_nak",
+					"xsk_rx_dropped", "xsk_rx_ring_full", "xsk_rx_fill_ring_empty", "flight_forgotten",
+				} {
+					if v := counterOf(t, d, name); v != 0 {
+						t.Errorf("%s: %s is %d", d.Name(), name, v)
+					}
+				}
+			}
+			t.Logf("the slowest had moved %.2f of the average at half time", c.Laggard)
+		})
+	}
+}
+
+// TestSilentPeersHoldNobodyUp: queue pairs whose requests nobody answers, and
+// which never time out, do not keep the budget from those that are alive.
+func TestSilentPeersHoldNobodyUp(t *testing.T) {
+	r := newRig(t, rigOptions{opts: Options{NoBackground: true}})
+	dead := newCrowd(t, r, verbstest.CrowdOptions{Limit: 10, Timeout: 31})
+	must(t, dead.Connect(3))
+	for i, qp := range dead.B.QPs {
+		must(t, qp.Destroy())
+		for range 100 { // more than fit in flight
+			must(t, dead.A.QPs[i].PostSend(&verbs.SendWR{
+				Opcode: verbs.OpRDMAWrite, SGList: []verbs.SGE{dead.A.MR.SGE(0, 8)}, RemoteAddr: dead.B.MR.Addr(), RKey: dead.B.MR.RKey(),
+			}))
+		}
+	}
+	if limit := limitsOf(t, r.a, 0).budget; r.a.workers[0].env.InFlight() < limit {
+		t.Fatalf("%d packets in flight do not reach the limit of %d", r.a.workers[0].env.InFlight(), limit)
+	}
+	alive := newCrowd(t, r, verbstest.CrowdOptions{})
+	must(t, alive.Connect(1))
+	ctx, cancel := context.WithTimeout(t.Context(), verbstest.Patience)
+	defer cancel()
+	must(t, alive.Run(ctx, verbs.OpRDMAWrite, 0, 1, 100, 10, r.driveB))
+	if counterOf(t, r.a, "flight_forgotten") == 0 {
+		t.Error("the requests without an answer were not forgotten")
 	}
 }

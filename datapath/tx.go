@@ -28,6 +28,7 @@ func (w *worker) transmit(now mono.Time) bool {
 		}
 		q = next
 	}
+	w.admit(now)
 	if w.active.n == 0 && !w.kick && len(w.out) == 0 {
 		w.noRoom = false
 		return false
@@ -42,7 +43,7 @@ func (w *worker) transmit(now mono.Time) bool {
 	for budget, sent := txBudget, 1; w.active.n != 0 && budget > 0 && sent != 0; {
 		sent = 0
 		limit := turnPackets
-		if w.active.n == 1 {
+		if w.active.n == 1 && w.throttled.empty() {
 			limit = budget
 		}
 		for turn := w.active.n; turn > 0 && budget > 0; turn-- {
@@ -55,6 +56,7 @@ func (w *worker) transmit(now mono.Time) bool {
 			}
 		}
 		did = did || sent != 0
+		w.admit(now)
 	}
 	w.push(now)
 	return did
@@ -66,7 +68,11 @@ func (w *worker) turn(now mono.Time, q *qp, limit int) (n int, more bool) {
 		return 0, false
 	}
 	w.batch.Reset(limit)
-	more = q.t.Poll(now, w.batch)
+	w.env.Queued = !q.admitted && !w.throttled.empty()
+	q.admitted = false
+	if more = q.t.Poll(now, w.batch); q.t.Throttled() {
+		w.throttle(now, q)
+	}
 	if n = len(w.batch.Intents); n != 0 {
 		// Requests go first: the peer's answer to them takes longer than what it
 		// does with an acknowledgement.

@@ -3,8 +3,8 @@ package datapath
 import "github.com/roce-xdp/roce-xdp/internal/ibv"
 
 // What all queue pairs have in flight together stays below half of a ring, so
-// that it finds frames to be received into at a peer with rings like ours: with
-// more connections each has a smaller window.
+// that it finds frames to be received into at a peer with rings like ours. They
+// share it as they need it: an idle connection takes nothing from the others.
 
 // setConnected says whether q may have packets in flight.
 func (d *Device) setConnected(q *qp, connected bool) {
@@ -14,11 +14,12 @@ func (d *Device) setConnected(q *qp, connected bool) {
 		return
 	}
 	q.connected = connected
-	if connected {
-		d.connected++
-	} else {
-		d.connected--
+	n := 1
+	if !connected {
+		n = -1
 	}
+	d.connected += n
+	q.w.connected += n
 	d.mu.Unlock()
 	d.setWindows()
 }
@@ -28,26 +29,42 @@ func (d *Device) setConnected(q *qp, connected bool) {
 func (d *Device) setWindows() {
 	d.windowing.Lock() // whoever computes last also applies last
 	defer d.windowing.Unlock()
-	d.mu.Lock()
-	window, keep := d.windows()
-	d.mu.Unlock()
 	for _, w := range d.workers {
-		if w.acquire() != nil {
+		d.mu.Lock()
+		l := d.limits(w)
+		d.mu.Unlock()
+		if w.limits == l {
+			continue
+		}
+		w.limits = l
+		err := w.control(func() {
+			w.env.Window, w.env.Budget, w.env.KeepBudget, w.kept.limit = l.window, l.budget, l.keep, l.kept
+		})
+		if err != nil {
 			return
 		}
-		w.env.Window, w.env.KeepBudget = window, keep
-		w.release(controller)
 	}
 }
 
-// windows computes the limits. The device's lock is held.
-func (d *Device) windows() (window, keep int) {
-	n := max(d.connected, 1)
+// limits are those of a worker, in packets.
+type limits struct {
+	window, budget int // in flight of one queue pair, and of all
+	keep, kept     int // out of order, of one queue pair and of all
+}
+
+// limits computes those of w. The device's lock is held.
+func (d *Device) limits(w *worker) limits {
 	buffers := 1 // that a full packet is received into
 	if d.activeMTU().Bytes()+maxFrame-ibv.MTU4096.Bytes() > d.umem.RxCapacity() {
 		buffers = (maxFrame + d.umem.RxCapacity() - 1) / d.umem.RxCapacity()
 	}
-	window = min(d.opts.Window, max(minWindow, d.opts.RingSize/2/buffers/n))
-	keep = min(d.opts.KeepBudget, d.opts.Frames/4/buffers/n)
-	return window, keep
+	budget := d.opts.RingSize / 2 / buffers
+	if d.connected > 0 && len(d.workers) > 1 {
+		budget = max(minWindow, budget*w.connected/d.connected)
+	}
+	kept := d.opts.Frames / 4 / buffers
+	return limits{
+		window: min(d.opts.Window, budget), budget: budget,
+		keep: min(d.opts.KeepBudget, kept), kept: kept,
+	}
 }

@@ -31,6 +31,7 @@ const (
 // lock.
 type worker struct {
 	drive
+	flow
 
 	dev    *Device
 	id     int
@@ -119,6 +120,9 @@ func (w *worker) finish() {
 	w.settle()
 	w.passOn()
 	due := mono.Min(w.timers.next(), w.env.NextEvent())
+	if !w.throttled.empty() {
+		due = mono.Min(due, w.fullSince.Add(budgetPatience))
+	}
 	switch {
 	case len(w.loop) != 0 || w.rxMore:
 		due = workNow
@@ -126,7 +130,7 @@ func (w *worker) finish() {
 		due = mono.Min(due, w.retryAt)
 	case w.noRoom || w.kick:
 		due = mono.Min(due, clock().Add(retryTx))
-	case w.active.n != 0:
+	case w.active.n != 0 || w.hasRoom():
 		due = workNow
 	}
 	if due != w.knownDue {

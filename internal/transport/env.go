@@ -20,8 +20,14 @@ type Env struct {
 	Mem *memory.Table
 
 	// Window is how many request packets a queue pair may have unacknowledged.
-	// The driver lowers it when many queue pairs share the device.
 	Window int
+	// Budget is how many request packets the reliable queue pairs of the worker
+	// may have unacknowledged together, give or take the packets of one READ; 0
+	// is no limit. A queue pair that it stops says so by Throttled.
+	Budget int
+	// Queued says that others were stopped by the budget before the queue pair
+	// that is polled next: it does not begin to send.
+	Queued bool
 	// KeepBudget is how many out-of-order packets a queue pair may keep; 0 keeps
 	// none.
 	KeepBudget int
@@ -34,6 +40,8 @@ type Env struct {
 
 	copies   copyPool   // of send work requests
 	heldBack heldEvents // completion queues whose events wait for Expire
+	keeps    slicePool[keptPacket]
+	flight   flight
 }
 
 // DefaultWindow is the window of request packets of a queue pair.

@@ -163,6 +163,7 @@ func (q *QP) reset() {
 	q.selfGID, q.peerGID = ibv.GID{}, ibv.GID{}
 	q.draining, q.commEst = false, false
 	q.reqReset()
+	q.reqCharge()
 	q.respReset()
 }
 

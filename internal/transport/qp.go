@@ -106,10 +106,19 @@ func (q *QP) HandlePacket(now mono.Time, p *wire.Packet) Verdict {
 			e.count(DropState)
 			return Release
 		}
+		una := q.req.una
 		q.reqHandle(now, p)
+		if q.req.una != una {
+			q.req.lost = 0
+		}
+		q.reqCharge()
 		return Release
 	}
-	return q.respHandle(now, p)
+	v := q.respHandle(now, p)
+	if q.state == ibv.QPStateErr {
+		q.reqCharge()
+	}
+	return v
 }
 
 // Poll appends packets that may be sent now: acknowledgements and responses
@@ -139,7 +148,10 @@ func (q *QP) Poll(now mono.Time, tx *Batch) (more bool) {
 	if q.state == ibv.QPStateRTR || q.state == ibv.QPStateErr {
 		return false
 	}
-	return q.reqPoll(now, tx)
+	q.reqEra()
+	more = q.reqPoll(now, tx)
+	q.reqCharge()
+	return more
 }
 
 // NextDeadline is the time by which Poll must be called again, Never when only
@@ -164,6 +176,7 @@ func (q *QP) fail(now mono.Time) {
 	}
 	q.state = ibv.QPStateErr
 	q.reqFlush(now)
+	q.reqCharge()
 	q.respFlush(now)
 	if q.cfg.SRQ != nil || q.cfg.XRCD != nil {
 		// What it had taken has completed, and it takes no more.

@@ -39,13 +39,16 @@ type requester struct {
 	redo          psn.PSN // PSNs from una up to here were asked for twice
 
 	state     reqState
-	credits   int   // READs and atomics sent since the last going back, not answered
-	unasked   int   // packets sent since the last that asks for an acknowledgement
-	probing   int   // after a timeout: the window until it has grown back, else 0
-	retries   uint8 // restarts since the last progress
-	timeouts  uint8 // those of the restarts that were timeouts, up to maxBackoff
-	rnrTries  uint8 // RNR NAKs since the last progress
-	restarted bool  // a NAK or gap caused a restart and there was no progress since
+	credits   int    // READs and atomics sent since the last going back, not answered
+	unasked   int    // packets sent since the last that asks for an acknowledgement
+	probing   int    // after a timeout: the window until it has grown back, else 0
+	retries   uint8  // restarts since the last progress
+	timeouts  uint8  // those of the restarts that were timeouts, up to maxBackoff
+	rnrTries  uint8  // RNR NAKs since the last progress
+	charge    int    // what env.flight has of ours
+	lost      int    // what was forgotten of it, until there is an answer
+	era       uint32 // to which era of env.flight that belongs
+	restarted bool   // a NAK or gap caused a restart and there was no progress since
 
 	word [wordLen]byte // an atomic's result on its way to memory
 

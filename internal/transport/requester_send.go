@@ -44,6 +44,8 @@ func (q *QP) reqStep(now mono.Time, tx *Batch) reqState {
 	case r.cur != r.tail:
 	case q.state == ibv.QPStateSQD:
 		return reqDrain
+	case q.reqHeld():
+		return reqBudget // before it takes memory for a copy
 	default:
 		loaded, ok := q.reqLoad()
 		if !ok {
@@ -95,6 +97,9 @@ func (q *QP) reqMay(w *sendWQE) reqState {
 	if n := r.inflight(); n > 0 && n+r.takes(w) > q.reqWindowNow() {
 		return reqWindow
 	}
+	if q.reqStopped() {
+		return reqBudget
+	}
 	return reqSending
 }
 
@@ -133,7 +138,7 @@ func (q *QP) reqEmit(tx *Batch, w *sendWQE) reqState {
 		r.cur++
 	}
 	if !q.oneWay() {
-		r.ask(in, r.inflight() >= q.reqWindowNow() || tx.full(r.maxSGE))
+		r.ask(in, r.inflight() >= q.reqWindowNow() || tx.full(r.maxSGE) || q.reqOverBudget())
 	}
 	q.env.count(SentPkts)
 	q.env.Counters[SentBytes] += uint64(in.Len)

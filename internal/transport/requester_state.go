@@ -8,6 +8,7 @@ const (
 	reqIdle                    // no work request is posted
 	reqRoom                    // the batch is full
 	reqWindow                  // as many packets as the window allows are unacknowledged
+	reqBudget                  // as many are unacknowledged as all queue pairs of the worker may have together
 	reqCredit                  // as many READs and atomics as max_rd_atomic are outstanding
 	reqFence                   // a fenced request waits for earlier READs and atomics
 	reqRNR                     // the responder's RNR NAK asked for a pause
@@ -17,7 +18,7 @@ const (
 )
 
 var reqStateNames = [...]string{
-	"SENDING", "IDLE", "ROOM", "WINDOW", "RD_ATOMIC", "FENCE", "RNR", "DRAIN", "FAILED", "DEAD",
+	"SENDING", "IDLE", "ROOM", "WINDOW", "BUDGET", "RD_ATOMIC", "FENCE", "RNR", "DRAIN", "FAILED", "DEAD",
 }
 
 // String names the state for traces.

@@ -129,6 +129,7 @@ func (q *QP) respStart(mono.Time) {
 func (q *QP) respReset() {
 	r := &q.resp
 	q.respReleaseKept()
+	q.respDropKept()
 	r.st = responderState{generation: r.st.generation + 1}
 	clear(r.saved)
 	r.wqe.drop()

@@ -8,7 +8,8 @@ import (
 
 // keptRing holds packets that came after a gap, each at its PSN modulo the size
 // of the ring. The size bounds how far after the gap a packet may be, so two
-// kept packets never share a place. Its memory is allocated at the first gap.
+// kept packets never share a place. Its memory comes from what the queue pairs of
+// a worker share, and goes back there when the gap is closed.
 type keptRing struct {
 	slots []keptPacket // a power of two
 	count int
@@ -27,7 +28,8 @@ func (q *QP) respKeep(x *respPacket) bool {
 		return false
 	}
 	if len(k.slots) < budget && k.count == 0 {
-		k.slots = make([]keptPacket, 1<<bits.Len(uint(budget-1)))
+		q.respDropKept()
+		k.slots = q.env.keeps.get(1 << bits.Len(uint(budget-1)))
 	}
 	if x.psn.Sub(q.resp.st.ePSN) > len(k.slots) {
 		return false
@@ -58,6 +60,15 @@ func (q *QP) respRelease(s *keptPacket) {
 	s.used = false
 	q.resp.kept.count--
 	q.env.Released = append(q.env.Released, s.pkt.Ref)
+}
+
+// respDropKept gives the memory of the ring back while nothing is in it.
+func (q *QP) respDropKept() {
+	k := &q.resp.kept
+	if k.count == 0 && k.slots != nil {
+		q.env.keeps.put(k.slots)
+		k.slots = nil
+	}
 }
 
 // respReleaseKept lets go of all kept packets.

@@ -96,6 +96,7 @@ func (q *QP) respHandle(now mono.Time, p *wire.Packet) Verdict {
 		k := respPacket{now: now, p: next, psn: psnOf(next)}
 		q.respRun(&k)
 	}
+	q.respDropKept()
 	return x.verdict
 }
 
