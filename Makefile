@@ -21,7 +21,7 @@ RACE ?= ./datapath/... ./internal/memory/... ./internal/queue/... ./test/netns/.
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := build
-.PHONY: help deps build generate check-generated check-format test test-unit test-race demo bench interop soak lint clean
+.PHONY: help deps build generate check-generated check-format test test-unit test-race conformance demo bench interop soak lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -50,11 +50,18 @@ test: deps check-format check-generated ## everything: vet, unit tests, race det
 # A missing capability fails instead of skipping: root is demanded, not hoped for.
 test-unit test-race: export ROCE_XDP_REQUIRE = netns,xdp,tshark,clang
 
+# `go test` with the same output; of everything, it also holds that each rule of
+# docs/rules.md has a test that passed, and that docs/conformance.md says which.
+CONFORMANCE := ./internal/conformance/cmd/conformance
+
 test-unit:
-	$(GO) test -count=1 -timeout 8m $(PKGS)
+	$(GO) run $(CONFORMANCE) test $(if $(filter ./...,$(PKGS)),-table) -count=1 -timeout 8m $(PKGS)
 
 test-race:
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 8m $(RACE)
+
+conformance: ## write docs/conformance.md: which test proves which rule of docs/rules.md
+	$(GO) run $(CONFORMANCE) write
 
 demo: build ## RDMA between two namespaces over XDP and AF_XDP, in one command
 	$(OUT)/roce-xdp demo

@@ -37,18 +37,19 @@ const idPattern = `\d+(?:\.\d+)?-\d+`
 
 var (
 	listRule  = regexp.MustCompile(`^- \*\*(` + idPattern + `)\*\* (.+)$`)
+	tableHead = regexp.MustCompile(`^\| Id \| (.+) \|$`)
 	tableRule = regexp.MustCompile(`^\| \*\*(` + idPattern + `)\*\* \| (.+) \|$`)
 	exception = regexp.MustCompile(`^- (` + idPattern + `(?:, ` + idPattern + `)*): (.+)$`)
 )
 
 // ParseRules reads the text of docs/rules.md. Its rules are list items that
-// begin with a bold id and table rows whose first cell is one; the exceptions
+// begin with a bold id and table rows whose first cell is one, under a heading "Id"; the exceptions
 // are the list items "id, id: reason" of the section of that name. It fails for
 // an id that occurs twice, that stands under the heading of another section, or
 // that is excepted without being a rule or without a reason.
 func ParseRules(markdown string) (*Rules, error) {
 	r := &Rules{Exceptions: map[string]string{}, known: map[string]bool{}}
-	section := ""
+	section, head := "", ""
 	for i, line := range strings.Split(markdown, "\n") {
 		fail := func(format string, args ...any) error {
 			return fmt.Errorf("rules: line %d: %s", i+1, fmt.Sprintf(format, args...))
@@ -69,9 +70,14 @@ func ParseRules(markdown string) (*Rules, error) {
 			}
 			continue
 		}
+		if m := tableHead.FindStringSubmatch(line); m != nil {
+			head = m[1]
+		}
 		m := listRule.FindStringSubmatch(line)
 		if m == nil {
-			m = tableRule.FindStringSubmatch(line)
+			if m = tableRule.FindStringSubmatch(line); m != nil {
+				m[2] = joinCells(head, m[2])
+			}
 		}
 		if m == nil {
 			if strings.HasPrefix(line, "- **") || strings.HasPrefix(line, "| **") {
@@ -88,7 +94,7 @@ func ParseRules(markdown string) (*Rules, error) {
 		}
 		r.known[id] = true
 		last := &r.Sections[len(r.Sections)-1]
-		last.Rules = append(last.Rules, Text{ID: id, Text: joinCells(m[2])})
+		last.Rules = append(last.Rules, Text{ID: id, Text: m[2]})
 	}
 	for id := range r.Exceptions {
 		if !r.known[id] {
@@ -98,12 +104,19 @@ func ParseRules(markdown string) (*Rules, error) {
 	return r, nil
 }
 
-// joinCells makes one sentence of a row's cells, without the empty ones.
-func joinCells(row string) string {
+// joinCells makes one sentence of a row's cells: each after the first with its
+// column's heading, empty ones left out.
+func joinCells(head, row string) string {
+	heads := strings.Split(head, "|")
 	var kept []string
-	for cell := range strings.SplitSeq(row, "|") {
-		if cell = strings.TrimSpace(cell); cell != "–" && cell != "" {
+	for i, cell := range strings.Split(row, "|") {
+		cell = strings.TrimSpace(cell)
+		switch {
+		case cell == "–" || cell == "":
+		case i == 0 || i >= len(heads):
 			kept = append(kept, cell)
+		default:
+			kept = append(kept, strings.TrimSpace(heads[i])+": "+cell)
 		}
 	}
 	return strings.Join(kept, "; ")
