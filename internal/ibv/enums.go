@@ -96,6 +96,16 @@ const (
 	WRSendWithInv      WROpcode = 9
 	WRFlush            WROpcode = 14
 	WRAtomicWrite      WROpcode = 15
+	WRRegMR            WROpcode = 32 // Linux has it for kernel users only
+)
+
+// MWType is the type of a memory window (ibv_mw_type).
+type MWType uint8
+
+// Types of memory windows.
+const (
+	MWType1 MWType = 1 // bound by BindMW, for all queue pairs of its domain
+	MWType2 MWType = 2 // bound by a work request, for the queue pair of that
 )
 
 // SendFlags modify a send work request (ibv_send_flags).
@@ -142,6 +152,7 @@ const (
 	WCLocalInv        WCOpcode = 6
 	WCFlush           WCOpcode = 8
 	WCAtomicWrite     WCOpcode = 9
+	WCRegMR           WCOpcode = 10 // Linux has it for kernel users only
 	WCRecv            WCOpcode = 128
 	WCRecvRDMAWithImm WCOpcode = 129
 )

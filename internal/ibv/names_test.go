@@ -22,6 +22,8 @@ func TestEnumNames(t *testing.T) {
 		{WRRDMAWrite, "RDMA_WRITE"}, {WRAtomicFetchAdd, "ATOMIC_FETCH_AND_ADD"}, {WRSendWithInv, "SEND_WITH_INV"},
 		{FlushRange, "RANGE"}, {FlushRegion, "MR"}, {FlushLevel(2), "FLUSH_LEVEL(2)"},
 		{WRFlush, "FLUSH"}, {WRAtomicWrite, "ATOMIC_WRITE"}, {WROpcode(10), "WR_OPCODE(10)"}, {WROpcode(16), "WR_OPCODE(16)"},
+		{WRRegMR, "REG_MR"}, {WROpcode(33), "WR_OPCODE(33)"}, {WCRegMR, "REG_MR"}, {WCOpcode(11), "WC_OPCODE(11)"},
+		{MWType1, "1"}, {MWType2, "2"}, {MWType(0), "MW_TYPE(0)"}, {MWType(3), "MW_TYPE(3)"},
 		{WCSend, "SEND"}, {WCCompSwap, "COMP_SWAP"}, {WCOpcode(7), "WC_OPCODE(7)"}, {WCAtomicWrite, "ATOMIC_WRITE"},
 		{WCRecv, "RECV"}, {WCRecvRDMAWithImm, "RECV_RDMA_WITH_IMM"}, {WCOpcode(127), "WC_OPCODE(127)"}, {WCOpcode(130), "WC_OPCODE(130)"},
 		{WCSuccess, "SUCCESS"}, {WCRetryExcErr, "RETRY_EXC_ERR"}, {WCRNRRetryExcErr, "RNR_RETRY_EXC_ERR"},

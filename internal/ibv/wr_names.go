@@ -5,11 +5,16 @@ var wrOpcodeNames = []string{
 	WRSend: "SEND", WRSendWithImm: "SEND_WITH_IMM", WRRDMARead: "RDMA_READ",
 	WRAtomicCmpAndSwp: "ATOMIC_CMP_AND_SWP", WRAtomicFetchAdd: "ATOMIC_FETCH_AND_ADD",
 	WRLocalInv: "LOCAL_INV", WRBindMW: "BIND_MW", WRSendWithInv: "SEND_WITH_INV",
-	WRFlush: "FLUSH", WRAtomicWrite: "ATOMIC_WRITE",
+	WRFlush: "FLUSH", WRAtomicWrite: "ATOMIC_WRITE", WRRegMR: "REG_MR",
 }
 
 // String is the name of the operation: "RDMA_WRITE".
 func (o WROpcode) String() string { return enumString("WR_OPCODE", int(o), wrOpcodeNames) }
+
+var mwTypeNames = []string{MWType1: "1", MWType2: "2"}
+
+// String is the number of the type: "2".
+func (t MWType) String() string { return enumString("MW_TYPE", int(t), mwTypeNames) }
 
 var sendFlagNames = []flagName{
 	{uint32(SendFence), "FENCE"},

@@ -21,7 +21,7 @@ func (r *Region) readSlow(va uint64, dst []byte) bool {
 	if r.kind == revocable {
 		ok = Guard(func() { copy(dst, r.bytes(va, len(dst))) })
 	} else {
-		ok = r.ind.ReadAt(dst, va) == nil
+		ok = r.ind.ReadAt(dst, va+r.shift) == nil
 	}
 	if !ok {
 		r.revoke()
@@ -51,7 +51,7 @@ func (r *Region) writeSlow(va uint64, src []byte) bool {
 	if r.kind == revocable {
 		ok = Guard(func() { copy(r.bytes(va, len(src)), src) })
 	} else {
-		ok = r.ind.WriteAt(src, va) == nil
+		ok = r.ind.WriteAt(src, va+r.shift) == nil
 	}
 	if !ok {
 		r.revoke()

@@ -13,6 +13,11 @@
 //   - indirect: memory that only an [Indirect] can reach, by address. An error
 //     revokes the region. It takes no atomics.
 //
+// An [Alias] is a key for a range of a region, which work requests set, take away
+// and set again: a memory window or a fast-registered region. Binding takes the
+// lock for a moment and makes one small object; accesses through the key cost what
+// those to a region cost.
+//
 // An access that is refused touches no byte. Virtual addresses are those that
 // work requests and peers name; they need not be addresses of this process.
 //

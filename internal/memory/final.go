@@ -39,7 +39,7 @@ func (r *Region) WriteFinal(va uint64, src []byte) bool {
 	default: // indirect: below
 	}
 	// No atomics here, but a system call per piece orders them.
-	head := len(src) - finalBytes(va, len(src))
+	head := len(src) - finalBytes(va+r.shift, len(src))
 	return (head == 0 || r.writeSlow(va, src[:head])) && r.writeSlow(va+uint64(head), src[head:])
 }
 

@@ -25,14 +25,23 @@ type Region struct {
 	length uint64 // bytes, at least 1; start+length does not pass 2^64
 	key    uint32
 	pd     PD
-	access ibv.Access
+	access ibv.Access // with rightLocal if work requests may name the key
+	qpn    uint32     // of a window of type 2: the queue pair that bound it; else 0
 	kind   kind
 	gone   atomic.Bool // a fault has revoked the region
 
 	data  []byte // direct and revocable
 	ind   Indirect
+	shift uint64 // indirect: what to add to a virtual address for ind
 	table *Table
+
+	base  *Region // of a bound alias: the region whose bytes it has
+	bound int     // aliases that have bytes of this one; guarded by table.mu
 }
+
+// rightLocal is the right to be named by scatter/gather entries. Regions have
+// it; memory windows, whose keys are for peers only, do not.
+const rightLocal ibv.Access = 1 << 31
 
 // LKey is the key that local scatter/gather entries name.
 func (r *Region) LKey() uint32 { return r.key }
@@ -50,7 +59,7 @@ func (r *Region) Start() uint64 { return r.start }
 func (r *Region) Len() uint64 { return r.length }
 
 // Access are the rights that the region was registered with.
-func (r *Region) Access() ibv.Access { return r.access }
+func (r *Region) Access() ibv.Access { return r.access &^ rightLocal }
 
 // Valid is false once the memory behind the region has gone away.
 func (r *Region) Valid() bool { return !r.gone.Load() }
@@ -82,10 +91,12 @@ func (r *Region) bytes(va uint64, n int) []byte {
 	return r.data[off : off+uint64(n)]
 }
 
-// revoke makes the region fail every later access: by its key at once, and for
-// those who hold the pointer by the flag. Its slot stays taken until it is
-// deregistered.
+// revoke makes the region, and what it is a part of, fail every later access: by
+// its key at once, and for those who hold the pointer by the flag. Its slot stays
+// taken until it is deregistered.
 func (r *Region) revoke() {
-	r.gone.Store(true)
-	r.table.unpublish(r)
+	for ; r != nil; r = r.base {
+		r.gone.Store(true)
+		r.table.unpublish(r)
+	}
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 )
 
-// MaxRegions is the largest number of regions of a table: an index has 24 bits
-// of a key, and index 0 is not used.
+// MaxRegions is the largest number of regions and aliases of a table: an index
+// has 24 bits of a key, and index 0 is not used.
 const MaxRegions = 1<<24 - 1
 
 // Errors of registration.
@@ -22,22 +22,30 @@ var (
 	ErrAccess = errors.New("memory: invalid access rights")
 	// ErrRange says that the address range cannot be a region.
 	ErrRange = errors.New("memory: invalid address range")
-	// ErrNotRegistered says that a region is not in the table.
+	// ErrNotRegistered says that a region or an alias is not in the table.
 	ErrNotRegistered = errors.New("memory: region is not registered")
+	// ErrWindowType says that a memory window is of no known type.
+	ErrWindowType = errors.New("memory: unknown type of memory window")
+	// ErrBound says that memory windows or fast-registered regions have bytes of
+	// the region.
+	ErrBound = errors.New("memory: region is bound to")
 )
 
-// Table holds the regions of a device. Access and Check are lock-free and may
-// run beside Register and Deregister.
+// Table holds the regions and aliases of a device. Access and Check, also those
+// of peers, are lock-free and may run beside everything else.
 type Table struct {
-	slots []atomic.Pointer[Region] // by index of a key; nil: free or revoked
+	slots []atomic.Pointer[Region] // by index of a key; nil: free, revoked or not bound
 
 	mu    sync.Mutex
 	rnd   func() uint32
 	keys  []keySeq  // by index: the low byte of keys
-	owner []*Region // by index: who has the slot, revoked or not
+	owner []*Region // by index: who has the slot, revoked or not; nil for an alias
 	free  []uint32  // given-back indices, reused in the order of their return
 	next  uint32    // first index that was never used
 	live  int
+
+	aliases map[uint32]*Alias // by index
+	byQP    map[uint32]*Alias // windows of type 2 that a queue pair has bound, a list
 }
 
 // NewTable makes a table for at most limit regions, 1 to MaxRegions; values
@@ -51,6 +59,9 @@ func NewTable(limit int, rnd func() uint32) *Table {
 		owner: make([]*Region, limit+1),
 		rnd:   rnd,
 		next:  1,
+
+		aliases: map[uint32]*Alias{},
+		byQP:    map[uint32]*Alias{},
 	}
 }
 
@@ -88,38 +99,47 @@ func (t *Table) add(r *Region) (*Region, error) {
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	index, ok := t.take()
-	if !ok {
-		return nil, fmt.Errorf("%w: all %d are in use; deregister some", ErrFull, len(t.slots)-1)
+	key, err := t.take()
+	if err != nil {
+		return nil, err
 	}
 	r.table = t
-	r.key = index<<8 | uint32(t.keys[index].next())
-	t.owner[index] = r
-	t.live++
-	t.slots[index].Store(r)
+	r.key = key
+	r.access |= rightLocal
+	t.owner[key>>8] = r
+	t.slots[key>>8].Store(r)
 	return r, nil
 }
 
-// take finds a free index: one never used as long as there is one, so that a
-// stale key meets another region's slot as late as possible.
-func (t *Table) take() (index uint32, ok bool) {
-	if int(t.next) < len(t.slots) {
+// take finds a free index and its next key: an index never used as long as there
+// is one, so that a stale key meets another region's slot as late as possible.
+func (t *Table) take() (key uint32, err error) {
+	var index uint32
+	switch {
+	case int(t.next) < len(t.slots):
 		index = t.next
 		t.next++
 		t.keys[index] = newKeySeq(t.rnd())
-		return index, true
+	case len(t.free) == 0:
+		return 0, fmt.Errorf("%w: all %d are in use; deregister some", ErrFull, len(t.slots)-1)
+	default:
+		index = t.free[0]
+		t.free = t.free[1:]
 	}
-	if len(t.free) == 0 {
-		return 0, false
-	}
-	index = t.free[0]
-	t.free = t.free[1:]
-	return index, true
+	t.live++
+	return index<<8 | uint32(t.keys[index].next()), nil
+}
+
+// giveBack makes index free for the next.
+func (t *Table) giveBack(index uint32) {
+	t.free = append(t.free, index)
+	t.live--
 }
 
 // Deregister takes r out of the table: no later Access finds it. Who has found
 // it before may still use it, so the caller lets every worker pass a point
-// where it holds no region before the memory goes. Error: ErrNotRegistered.
+// where it holds no region before the memory goes. Errors: ErrNotRegistered, and
+// ErrBound while aliases have bytes of it.
 func (t *Table) Deregister(r *Region) error {
 	if r == nil || r.table != t {
 		return fmt.Errorf("%w in this table", ErrNotRegistered)
@@ -130,16 +150,22 @@ func (t *Table) Deregister(r *Region) error {
 	if t.owner[index] != r {
 		return fmt.Errorf("%w: key %#08x was deregistered before", ErrNotRegistered, r.key)
 	}
+	if r.bound != 0 {
+		return boundErr(r.bound)
+	}
 	t.unpublish(r)
 	t.owner[index] = nil
-	t.free = append(t.free, index)
-	t.live--
+	t.giveBack(index)
 	return nil
 }
 
 func (t *Table) unpublish(r *Region) { t.slots[r.key>>8].CompareAndSwap(r, nil) }
 
-// Count is the number of registered regions.
+func boundErr(n int) error {
+	return fmt.Errorf("%w by %d memory windows and fast-registered regions: invalidate or deallocate them first", ErrBound, n)
+}
+
+// Count is the number of registered regions and allocated aliases.
 func (t *Table) Count() int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
