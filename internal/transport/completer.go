@@ -150,6 +150,13 @@ func (q *QP) reqRetireIfDone(now mono.Time, w *sendWQE) (live bool) {
 	if w.kind == kindSend {
 		q.env.count(RDMASends)
 	}
+	return q.reqRetire(now, w) && q.reqRetireExecuted(now)
+}
+
+// reqRetire completes w, the oldest. It returns false when that has ended the
+// requester.
+func (q *QP) reqRetire(now mono.Time, w *sendWQE) (live bool) {
+	r := &q.req
 	signaled := q.cfg.SigAll || w.is(ibv.SendSignaled)
 	q.reqPop()
 	if !signaled {

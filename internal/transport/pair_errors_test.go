@@ -47,7 +47,7 @@ func TestPairErrors(t *testing.T) {
 		}, ibv.WCRemOpErr, ibv.QPStateErr, ibv.EventQPFatal, ibv.WCLocProtErr},
 		{"own memory with a wrong key", fixedOp{ibv.WRSend, 600}, wrongLocalKey, ibv.WCLocProtErr, ibv.QPStateRTS, 0, 0},
 		{"result with a wrong key", fixedOp{ibv.WRRDMARead, 600}, wrongLocalKey, ibv.WCLocProtErr, ibv.QPStateRTS, 0, 0},
-		{"unknown operation", fixedOp{ibv.WRSend, 8}, func(_ *pairHost, op *pairOp) { op.wqe.Opcode = ibv.WRBindMW },
+		{"unknown operation", fixedOp{ibv.WRSend, 8}, func(_ *pairHost, op *pairOp) { op.wqe.Opcode = 12 },
 			ibv.WCLocQPOpErr, ibv.QPStateRTS, 0, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

@@ -54,7 +54,11 @@ func runFaults(t *testing.T, p pairParams, fates ...fate) (w *pairWorld, took ti
 		}
 		return simnet.Chance
 	}
-	w.hosts[0].writeFixed(everyOp...)
+	ops := everyOp
+	if p.windows {
+		ops = everyKeyOp
+	}
+	w.hosts[0].writeFixed(ops...)
 	w.hosts[1].writeFixed(fixedOp{ibv.WRSend, 300}, fixedOp{ibv.WRRDMARead, 300})
 	w.disturbed = len(fates) > 0
 	w.runToEnd()

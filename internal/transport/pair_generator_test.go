@@ -41,7 +41,13 @@ func (g *generator) size() int {
 }
 
 // random appends one work request of a random kind.
-func (g *generator) random() { g.add(pairOpcodes[g.rnd.IntN(len(pairOpcodes))]) }
+func (g *generator) random() {
+	if g.h.w.windows && g.rnd.IntN(3) == 0 {
+		g.add(pairKeyOpcodes[g.rnd.IntN(len(pairKeyOpcodes))])
+		return
+	}
+	g.add(pairOpcodes[g.rnd.IntN(len(pairOpcodes))])
+}
 
 // add appends one work request and runs it on the model.
 func (g *generator) add(opcode ibv.WROpcode) {
@@ -58,6 +64,13 @@ func (g *generator) add(opcode ibv.WROpcode) {
 	}
 	op.want.WRID = id
 	switch op.wqe.Opcode {
+	case ibv.WRBindMW, ibv.WRLocalInv, ibv.WRRegMR:
+		g.changeKey(&op)
+	case ibv.WRSendWithInv:
+		op.want.Opcode = ibv.WCSend
+		g.fence(&op) // READs by the key must not be asked for again after it
+		g.giveUpKey(&op)
+		g.receive(&op, g.outbound(&op), true)
 	case ibv.WRSend, ibv.WRSendWithImm:
 		op.want.Opcode = ibv.WCSend
 		g.receive(&op, g.outbound(&op), true)
@@ -74,6 +87,9 @@ func (g *generator) add(opcode ibv.WROpcode) {
 		g.flush(&op)
 	default:
 		g.atomic(&op)
+	}
+	if g.h.w.windows {
+		g.throughKeys(&op)
 	}
 	op.wqe.NumSGE = uint16(len(op.sges))
 	g.h.prog.ops = append(g.h.prog.ops, op)
@@ -106,7 +122,11 @@ func (g *generator) receive(op *pairOp, data []byte, placed bool) {
 	r := peer.addRecv()
 	r.used = true
 	r.want = queue.CQE{WRID: r.wqe.WRID, Opcode: ibv.WCRecv, ByteLen: uint32(len(data))}
-	if op.wqe.Opcode != ibv.WRSend {
+	switch op.wqe.Opcode {
+	case ibv.WRSend:
+	case ibv.WRSendWithInv:
+		r.want.Flags, r.want.Imm = ibv.WCFlagWithInv, op.wqe.Imm
+	default:
 		r.want.Flags, r.want.Imm = ibv.WCFlagWithImm, op.wqe.Imm
 	}
 	if !placed {

@@ -33,6 +33,7 @@ type pairHost struct {
 	path wire.Path
 	tx   *Batch
 	mem  pairMemory
+	keys pairKeys
 	prog pairProgram
 	flow *pairFlow // of a transport service that may lose messages, else nil
 
@@ -51,7 +52,7 @@ type pairHost struct {
 
 func newPairHost(w *pairWorld, end simnet.End) *pairHost {
 	h := &pairHost{w: w, end: end, frames: map[uint64][][]byte{}, dropped: map[wire.DropReason]int{}}
-	table := memory.NewTable(8, w.rnd.Uint32)
+	table := memory.NewTable(64, w.rnd.Uint32)
 	h.env = NewEnv(table)
 	h.env.Window, h.env.KeepBudget = w.window[end], w.keep[end]
 	h.mem.init(w, table)
@@ -78,6 +79,9 @@ func newPairHost(w *pairWorld, end simnet.End) *pairHost {
 		cfg.SRQ, cfg.RQ = NewSRQ(rq, 1), nil
 	}
 	h.qp = NewQP(h.env, cfg)
+	if w.windows {
+		h.keys.init(h, table)
+	}
 	return h
 }
 

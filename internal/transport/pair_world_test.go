@@ -26,6 +26,7 @@ type pairParams struct {
 	sqDepth    int
 	rqDepth    int
 	shared     bool  // receives come from a shared queue
+	windows    bool  // requests go through windows, which programs bind and invalidate
 	timeout    uint8 // local ACK timeout code
 	retries    uint8
 	rnrRetries uint8

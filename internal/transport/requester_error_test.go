@@ -25,8 +25,17 @@ func TestReqBadWorkRequest(t *testing.T) {
 		{"opcode out of range", "LOC_QP_OP_ERR", func(r *reqRig) (queue.SendWQE, []queue.SGE) {
 			return queue.SendWQE{Opcode: 255}, nil
 		}},
-		{"LOCAL_INV", "LOC_QP_OP_ERR", func(r *reqRig) (queue.SendWQE, []queue.SGE) {
-			return queue.SendWQE{Opcode: ibv.WRLocalInv}, nil
+		{"LOCAL_INV with data", "LOC_QP_OP_ERR", func(r *reqRig) (queue.SendWQE, []queue.SGE) {
+			return queue.SendWQE{Opcode: ibv.WRLocalInv, NumSGE: 1, Length: 8}, []queue.SGE{r.sge(0, 8)}
+		}},
+		{"inline BIND_MW", "LOC_QP_OP_ERR", func(r *reqRig) (queue.SendWQE, []queue.SGE) {
+			return queue.SendWQE{Opcode: ibv.WRBindMW, Flags: ibv.SendInline}, nil
+		}},
+		{"BIND_MW of no window", "MW_BIND_ERR", func(r *reqRig) (queue.SendWQE, []queue.SGE) {
+			return queue.SendWQE{Opcode: ibv.WRBindMW, BindRKey: 0x500, BindLKey: r.mr.LKey(), BindAddr: r.va(0), BindLength: 8}, nil
+		}},
+		{"REG_MR of no region", "LOC_QP_OP_ERR", func(r *reqRig) (queue.SendWQE, []queue.SGE) {
+			return queue.SendWQE{Opcode: ibv.WRRegMR, BindRKey: 0x500, BindLKey: r.mr.LKey(), BindAddr: r.va(0), BindLength: 8}, nil
 		}},
 		{"more entries than the queue pair has", "LOC_QP_OP_ERR", func(r *reqRig) (queue.SendWQE, []queue.SGE) {
 			return queue.SendWQE{Opcode: ibv.WRSend, NumSGE: 5, Length: 5}, []queue.SGE{r.sge(0, 1), r.sge(0, 1), r.sge(0, 1), r.sge(0, 1), r.sge(0, 1)}

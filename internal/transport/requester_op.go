@@ -11,6 +11,9 @@ type reqKind uint8
 
 const (
 	kindNone        reqKind = iota // not an operation of the send queue
+	kindBind                       // BIND_MW: executed here, has no packets
+	kindInvalidate                 // LOCAL_INV: executed here, has no packets
+	kindRegister                   // REG_MR: executed here, has no packets
 	kindSend                       // SEND of any kind: completed by an ACK, if there are any
 	kindWrite                      // RDMA WRITE of any kind: completed by an ACK, if there are any
 	kindRead                       // RDMA READ: completed by its last response
@@ -19,7 +22,7 @@ const (
 	kindFlush                      // FLUSH: completed by an empty READ_RESPONSE_ONLY
 )
 
-var reqKindNames = [...]string{"NONE", "SEND", "RDMA_WRITE", "RDMA_READ", "ATOMIC", "ATOMIC_WRITE", "FLUSH"}
+var reqKindNames = [...]string{"NONE", "BIND_MW", "LOCAL_INV", "REG_MR", "SEND", "RDMA_WRITE", "RDMA_READ", "ATOMIC", "ATOMIC_WRITE", "FLUSH"}
 
 // String is the kind in the specification's spelling.
 func (k reqKind) String() string {
@@ -28,6 +31,9 @@ func (k reqKind) String() string {
 	}
 	return "unknown operation"
 }
+
+// local reports whether k is an operation on keys, which sends nothing.
+func (k reqKind) local() bool { return k >= kindBind && k <= kindRegister }
 
 // answered reports whether an ACK does not complete k: the responder returns
 // something else, for which it keeps resources that max_rd_atomic counts.
@@ -45,7 +51,7 @@ type sendOp struct {
 
 // sendOps has the operations of a send queue of one transport service, indexed
 // by ibv.WROpcode. What the service lacks has the kind kindNone.
-type sendOps [16]sendOp
+type sendOps [ibv.WRRegMR + 1]sendOp
 
 var (
 	rcOps  = buildSendOps(wire.RC)
@@ -98,6 +104,11 @@ func buildSendOps(service wire.Opcode) (t sendOps) {
 	single(ibv.WRAtomicFetchAdd, kindAtomic, ibv.WCFetchAdd, wire.FetchAdd)
 	single(ibv.WRAtomicWrite, kindAtomicWrite, ibv.WCAtomicWrite, wire.AtomicWrite)
 	single(ibv.WRFlush, kindFlush, ibv.WCFlush, wire.Flush)
+	if service != wire.UD { // which has no remote memory (IBTA vol. 1, 10.8.1)
+		t[ibv.WRBindMW] = sendOp{kind: kindBind, wc: ibv.WCBindMW}
+		t[ibv.WRLocalInv] = sendOp{kind: kindInvalidate, wc: ibv.WCLocalInv}
+		t[ibv.WRRegMR] = sendOp{kind: kindRegister, wc: ibv.WCRegMR}
+	}
 	return t
 }
 

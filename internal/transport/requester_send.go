@@ -61,6 +61,9 @@ func (q *QP) reqStep(now mono.Time, tx *Batch) reqState {
 	if s := q.reqMay(w); s != reqSending {
 		return s
 	}
+	if w.kind.local() {
+		return q.reqExecute(now, w)
+	}
 	if tx.full(r.maxSGE) {
 		return reqRoom
 	}
@@ -78,6 +81,9 @@ func (q *QP) reqMay(w *sendWQE) reqState {
 	case w.is(ibv.SendFence) && r.credits > 0 && r.nxt == w.first:
 		// Before w begins all credits are those of earlier requests.
 		return reqFence
+	}
+	if w.kind.local() {
+		return q.reqMayExecute(w)
 	}
 	if w.kind.answered() {
 		limit := int(q.attr.MaxRDAtomic)

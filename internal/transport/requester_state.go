@@ -11,6 +11,7 @@ const (
 	reqBudget                  // as many are unacknowledged as all queue pairs of the worker may have together
 	reqCredit                  // as many READs and atomics as max_rd_atomic are outstanding
 	reqFence                   // a fenced request waits for earlier READs and atomics
+	reqOrder                   // an operation on keys waits for all earlier requests
 	reqRNR                     // the responder's RNR NAK asked for a pause
 	reqDrain                   // SQD: no new message may begin
 	reqFailed                  // the next request failed locally; the ones before it complete first
@@ -18,7 +19,7 @@ const (
 )
 
 var reqStateNames = [...]string{
-	"SENDING", "IDLE", "ROOM", "WINDOW", "BUDGET", "RD_ATOMIC", "FENCE", "RNR", "DRAIN", "FAILED", "DEAD",
+	"SENDING", "IDLE", "ROOM", "WINDOW", "BUDGET", "RD_ATOMIC", "FENCE", "ORDER", "RNR", "DRAIN", "FAILED", "DEAD",
 }
 
 // String names the state for traces.

@@ -15,16 +15,16 @@ const wordLen = 8
 // and inline data lie in arrays of their own at the same index.
 type sendWQE struct {
 	wrid      uint64
-	raddr     uint64
-	compare   uint64 // FETCH_ADD: the addend
-	swap      uint64
-	rkey      uint32
-	imm       uint32 // immediate data, or the key to invalidate
+	raddr     uint64 // BIND_MW, REG_MR: first byte of the range
+	compare   uint64 // FETCH_ADD: the addend; BIND_MW, REG_MR: bytes of the range
+	swap      uint64 // BIND_MW, REG_MR: rights
+	rkey      uint32 // BIND_MW, REG_MR: the L_Key of the range
+	imm       uint32 // immediate data, the key to invalidate, or the key that is bound
 	ah        uint32 // UD: address handle
 	dest      uint32 // UD: destination queue pair; XRC: shared receive queue at the peer
 	qkey      uint32 // UD: Q_Key of the destination, or bit 31: use the own one
 	length    uint32 // bytes of the message
-	packets   uint32 // PSNs that the message takes, 1 to 2^23
+	packets   uint32 // PSNs that the message takes, 1 to 2^23; 0 of an operation on keys
 	chunk     uint32 // READ: response packets of one READ request
 	first     psn.PSN
 	numSGE    uint16
@@ -33,6 +33,7 @@ type sendWQE struct {
 	op        ibv.WROpcode
 	kind      reqKind
 	flags     ibv.SendFlags
+	executed  bool         // an operation on keys that is done and waits for those before it
 	status    ibv.WCStatus // other than WCSuccess: what it completes with once it is the oldest
 }
 
@@ -80,6 +81,9 @@ func (q *QP) reqLoad() (loaded, ok bool) {
 	}
 	if q.service == wire.XRC {
 		w.dest = h.SRQN
+	}
+	if w.kind.local() {
+		w.loadLocal(&h)
 	}
 	w.status = q.reqCheck(w, sges)
 	if w.status == ibv.WCSuccess {
@@ -129,6 +133,8 @@ func (q *QP) reqCheck(w *sendWQE, sges []queue.SGE) ibv.WCStatus {
 		return ibv.WCLocQPOpErr
 	case q.service == wire.UD && (w.dest == 0 || w.dest > wire.MulticastQP), q.service == wire.XRC && w.dest > psn.Mask:
 		return ibv.WCLocQPOpErr
+	case w.kind.local():
+		return checkLocal(w)
 	case w.is(ibv.SendInline):
 		return q.reqCheckInline(w)
 	case w.kind == kindFlush:

@@ -180,7 +180,7 @@ func (q *QP) respAccessIn(x *respPacket, pd memory.PD, key uint32, va uint64, n 
 		return true
 	}
 	var ok bool
-	x.region, ok = q.env.Mem.Access(key, pd, x.need, va, uint64(n))
+	x.region, ok = q.env.Mem.AccessRemote(key, pd, q.cfg.QPN, x.need, va, uint64(n))
 	return ok
 }
 
@@ -204,7 +204,7 @@ func (q *QP) respCheckFlush(x *respPacket) bool {
 		return q.respAccess(x, r.RKey(), r.VA(), r.DMALen())
 	}
 	// The range is the last thing that is checked, and here it does not matter.
-	_, fault := q.env.Mem.Check(r.RKey(), q.resp.pd, x.need, 0, 0)
+	_, fault := q.env.Mem.CheckRemote(r.RKey(), q.resp.pd, q.cfg.QPN, x.need, 0, 0)
 	return fault == memory.FaultNone || fault == memory.FaultRange
 }
 

@@ -125,10 +125,16 @@ func (q *QP) respScatterPiece(x *respPacket, g *heldSGE, s []byte, final bool) b
 }
 
 // respDoInvalidate ends a SEND with invalidate: the payload is in place, the key
-// goes, then the receive work request completes. Only type 2 memory windows and
-// fast-registered regions can be invalidated by a peer (IBTA vol. 1, 10.6.5);
-// keys of the memory table are neither.
-func (q *QP) respDoInvalidate(*respPacket) respState { return respErrInvalidate }
+// goes, then the receive work request completes. A peer can invalidate windows of
+// type 2 that this queue pair has bound and fast-registered regions (IBTA vol. 1,
+// 10.6.5).
+func (q *QP) respDoInvalidate(x *respPacket) respState {
+	if !q.env.Mem.InvalidateRemote(x.p.IETH().RKey(), q.resp.pd, q.cfg.QPN) {
+		return respErrInvalidate
+	}
+	q.respAdvance(x, opSend)
+	return respComplete
+}
 
 // respDoComplete completes the held receive work request.
 func (q *QP) respDoComplete(x *respPacket) respState {
@@ -139,6 +145,9 @@ func (q *QP) respDoComplete(x *respPacket) respState {
 	}
 	if info.Headers&wire.HasImmDt != 0 {
 		c.Flags, c.Imm = ibv.WCFlagWithImm, binary.BigEndian.Uint32(x.p.ImmDt()[:])
+	}
+	if info.Headers&wire.HasIETH != 0 {
+		c.Flags, c.Imm = ibv.WCFlagWithInv, x.p.IETH().RKey()
 	}
 	if q.service == wire.UD {
 		c.Flags |= ibv.WCFlagGRH
