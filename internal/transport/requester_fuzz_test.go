@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/memory"
 	"github.com/roce-xdp/roce-xdp/internal/mono"
 	"github.com/roce-xdp/roce-xdp/internal/psn"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
@@ -18,10 +19,11 @@ import (
 // What must hold after any of them is checked after all of them.
 type reqFuzz struct {
 	*reqRig
-	in   []byte
-	sent map[psn.PSN]string // what went out with each PSN
-	next uint64             // work request that completes next
-	rd   int
+	in     []byte
+	sent   map[psn.PSN]string // what went out with each PSN
+	next   uint64             // work request that completes next
+	window *memory.Alias      // of type 1
+	rd     int
 }
 
 var reqFuzzTypes = []ibv.QPType{ibv.QPTypeRC, ibv.QPTypeUC, ibv.QPTypeRC, ibv.QPTypeUD, ibv.QPTypeRC, ibv.QPTypeGSI, ibv.QPTypeXRCSend}
@@ -33,6 +35,12 @@ func newReqFuzz(t testing.TB, in []byte) *reqFuzz {
 	c.window = 1 + int(f.byte()%40)
 	c.typ = reqFuzzTypes[int(f.byte())%len(reqFuzzTypes)]
 	f.reqRig, f.rd = newReqRig(t, c), int(c.rd)
+	must(t, f.env.Mem.Deregister(f.mr))
+	var err error
+	f.mr, err = f.env.Mem.Register(reqPD, f.va(0), f.local, ibv.AccessLocalWrite|ibv.AccessMWBind)
+	must(t, err)
+	f.window, err = f.env.Mem.AllocWindow(reqPD, ibv.MWType1)
+	must(t, err)
 	return f
 }
 
@@ -112,6 +120,10 @@ func (f *reqFuzz) postAny(b byte) {
 		ops = []ibv.WROpcode{ibv.WRSend, ibv.WRSendWithInv, ibv.WRRDMAWrite, ibv.WRRDMARead, ibv.WRAtomicFetchAdd}
 	default: // RC has them all
 	}
+	if b&15 == 15 && f.qp.service != wire.UD {
+		f.postKey()
+		return
+	}
 	op := ops[int(b)%len(ops)]
 	n := 8
 	if op != ibv.WRAtomicWrite && op != ibv.WRAtomicFetchAdd {
@@ -126,6 +138,18 @@ func (f *reqFuzz) postAny(b byte) {
 		w.Flags |= ibv.SendFence
 	}
 	f.post(w, f.sge(0, n))
+}
+
+// postKey binds the window with another key, or a key that may be wrong is
+// invalidated; it fails only as the oldest.
+func (f *reqFuzz) postKey() {
+	b := f.byte()
+	w := queue.SendWQE{Opcode: ibv.WRBindMW, Flags: ibv.SendSignaled | ibv.SendFlags(b&1), BindAddr: f.va(0), BindLength: uint64(b), BindLKey: f.mr.LKey()}
+	w.BindRKey = f.window.Key()&^0xff | uint32(f.byte())
+	if b&0xf0 == 0xf0 {
+		w.Opcode, w.Imm = ibv.WRLocalInv, w.BindRKey
+	}
+	f.post(w)
 }
 
 // pollAndRecord wants every PSN to be sent the same way each time.
@@ -229,10 +253,10 @@ func (f *reqFuzz) check() {
 	if r.nxt.Less(r.una) || r.max.Less(r.nxt) || r.assign.Less(r.max) {
 		fail("order of PSNs")
 	}
-	if r.head != r.tail && r.oldest().offset(r.una) >= r.oldest().packets {
+	if r.head != r.tail && (!at(r.oldest(), r.una) || r.oldest().executed) {
 		fail("the oldest PSN is not of the oldest request")
 	}
-	if r.cur == r.tail && r.nxt != r.assign || r.cur != r.tail && r.at(r.cur).offset(r.nxt) >= r.at(r.cur).packets {
+	if r.cur == r.tail && r.nxt != r.assign || r.cur != r.tail && !at(r.at(r.cur), r.nxt) {
 		fail("the next PSN is not of the current request")
 	}
 	if n := f.countCredits(); n != r.credits || n > f.rd {
@@ -251,6 +275,9 @@ func (f *reqFuzz) check() {
 		fail("nothing will ever happen")
 	}
 }
+
+// at reports whether p is a PSN of w, or that of the next request if w takes none.
+func at(w *sendWQE, p psn.PSN) bool { return w.offset(p) < max(w.packets, 1) }
 
 // countCredits counts the READ requests and atomics from una up to nxt.
 func (f *reqFuzz) countCredits() (n int) {
