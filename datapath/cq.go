@@ -22,6 +22,7 @@ type cq struct {
 	workers atomic.Uint64 // of the queue pairs that complete to it
 	users   map[*qp]int   // guarded by the device's lock
 	gone    bool          // guarded by the device's lock
+	events  eventMarks
 }
 
 // CreateCQ makes a completion queue for at least entries completions.
@@ -201,6 +202,7 @@ func (c *cq) Destroy() error {
 	}
 	c.gone = true
 	delete(c.dev.cqs, c)
+	c.dev.events.forget(&c.events)
 	return nil
 }
 

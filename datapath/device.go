@@ -21,10 +21,10 @@ import (
 
 // Limits of a device.
 const (
-	maxQP     = 1 << 16
-	maxCQ     = 1 << 16
-	maxSRQ    = 1 << 16
-	maxPD     = 1 << 15
+	maxQP     = maxQPN - minQPN // as many as there are numbers
+	maxCQ     = 1 << 20
+	maxSRQ    = 1 << 20
+	maxPD     = 1 << 20
 	maxMR     = 1 << 16
 	maxMRSize = 1 << 46
 )
@@ -50,8 +50,7 @@ type Device struct {
 	yieldEvery uint32
 	osYield    bool
 
-	events     chan verbs.ProviderEvent
-	eventsLost atomic.Uint64
+	events     *eventQueue
 	unlocked   atomic.Uint64 // bytes of buffers that could not be locked
 	privileged func() bool   // whether the caller may use privileged Q_Keys
 
@@ -131,7 +130,7 @@ func newDevice(c config) *Device {
 		routes:  c.routes,
 		mode:    c.mode,
 		zero:    c.zero,
-		events:  make(chan verbs.ProviderEvent, maxEvents),
+		events:  newEventQueue(),
 		done:    make(chan struct{}),
 		link:    c.link,
 		numbers: qpnSource{at: rand.Uint32N(maxQPN - minQPN)},
@@ -189,7 +188,7 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return verbs.DeviceAttr{
+	a := verbs.DeviceAttr{
 		Name:           d.link.name,
 		FWVersion:      version(),
 		NodeGUID:       guid(d.link.mac),
@@ -214,7 +213,9 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 		NumWorkers:     len(d.workers),
 		XDPMode:        d.mode,
 		ZeroCopy:       d.zero,
-	}, nil
+	}
+	fillCaps(&a)
+	return a, nil
 }
 
 // QueryPort tells the state of the port.
@@ -222,12 +223,17 @@ func (d *Device) QueryPort() (verbs.PortAttr, error) {
 	if d.closed.Load() {
 		return verbs.PortAttr{}, ErrClosed
 	}
+	badPKey, badQKey, err := d.violations()
+	if err != nil {
+		return verbs.PortAttr{}, err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	state := ibv.PortDown
 	if d.link.running && !d.link.gone {
 		state = ibv.PortActive
 	}
+	speed, width := laneSpeed(d.link.speed)
 	return verbs.PortAttr{
 		State:        state,
 		MaxMTU:       ibv.MTU4096,
@@ -237,6 +243,10 @@ func (d *Device) QueryPort() (verbs.PortAttr, error) {
 		PKeyTableLen: 1,
 		MaxMsgSize:   ibv.MaxMsgSize,
 		SpeedMbps:    d.link.speed,
+		ActiveSpeed:  speed,
+		ActiveWidth:  width,
+		BadPKeyCntr:  badPKey,
+		QKeyViolCntr: badQKey,
 		IfIndex:      d.link.index,
 		MAC:          net.HardwareAddr(d.link.mac[:]),
 	}, nil

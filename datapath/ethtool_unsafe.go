@@ -54,13 +54,20 @@ func channels(name string) (queues, speed int) {
 	if ethtool(fd, name, unsafe.Pointer(&ch)) {
 		queues = max(1, int(ch.rxCount+ch.combinedCount))
 	}
+	return queues, linkSpeed(fd, name)
+}
+
+// linkSpeed is the speed of an interface in Mb/s, 0 if unknown, in the namespace
+// of the socket fd.
+func linkSpeed(fd int, name string) int {
 	set := ethtoolSettings{cmd: ethtoolGet}
-	if ethtool(fd, name, unsafe.Pointer(&set)) {
-		if v := uint32(set.speedHi)<<16 | uint32(set.speed); v != speedUnknown && v != 0xFFFF {
-			speed = int(v)
-		}
+	if !ethtool(fd, name, unsafe.Pointer(&set)) {
+		return 0
 	}
-	return queues, speed
+	if v := uint32(set.speedHi)<<16 | uint32(set.speed); v != speedUnknown && v != 0xFFFF {
+		return int(v)
+	}
+	return 0
 }
 
 func ethtool(fd int, name string, data unsafe.Pointer) bool {

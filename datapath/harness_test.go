@@ -110,7 +110,7 @@ func (r *rig) device(side int, opts Options, u *xsk.UMEM, mac [6]byte, addr neti
 	if err := d.setAddresses([]netip.Addr{addr}); err != nil {
 		r.t.Fatal(err)
 	}
-	<-d.events
+	d.events.drain()
 	return d
 }
 

@@ -44,7 +44,9 @@ func (d *Device) checkMTU(m ibv.MTU) error {
 func (d *Device) setLink(now linkInfo) {
 	d.mu.Lock()
 	was := d.link
-	now.speed = was.speed
+	if now.speed == 0 { // a link that is down has none
+		now.speed = was.speed
+	}
 	d.link = now
 	d.mu.Unlock()
 	switch {
@@ -56,6 +58,9 @@ func (d *Device) setLink(now linkInfo) {
 	case !now.running && was.running:
 		d.reportPort(ibv.EventPortErr)
 		d.countLinkDown()
+	}
+	if now.speed != was.speed {
+		d.reportPort(ibv.EventSpeedChange)
 	}
 	if now.mac != was.mac {
 		d.rebuildPaths(func(r *route) bool {

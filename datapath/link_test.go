@@ -26,10 +26,8 @@ func nextEvent(t *testing.T, d *Device) verbs.ProviderEvent {
 
 func noEvent(t *testing.T, d *Device) {
 	t.Helper()
-	select {
-	case e := <-d.events:
+	if e, ok := d.events.take(); ok {
 		t.Errorf("event %v", e.Type)
-	default:
 	}
 }
 
@@ -39,9 +37,7 @@ func TestLinkEvents(t *testing.T) {
 	if err := p.A.Recv(7, 0, 8); err != nil {
 		t.Fatal(err)
 	}
-	for len(r.a.events) > 0 {
-		<-r.a.events
-	}
+	r.a.events.drain()
 	link := r.a.link
 	r.a.setLink(link)
 	noEvent(t, r.a)
@@ -213,5 +209,19 @@ func TestCompletionQueueOverflow(t *testing.T) {
 	types := map[ibv.EventType]bool{}
 	for !types[ibv.EventCQErr] || !types[ibv.EventQPFatal] {
 		types[nextEvent(t, r.a).Type] = true
+	}
+	// What fitted is there, nothing else, and the queue pair is of no more use.
+	var wcs [8]verbs.WC
+	if n := small.Poll(wcs[:]); n != 2 || wcs[0].WRID != 0 || wcs[1].WRID != 1 {
+		t.Errorf("%d completions: %+v", n, wcs[:n])
+	}
+	if a, err := p.A.QP.Query(); err != nil || a.State != verbs.QPStateErr {
+		t.Errorf("the queue pair is in %v, %v", a.State, err)
+	}
+	if a, err := small.Query(); err != nil || !a.Overflowed {
+		t.Errorf("%+v, %v", a, err)
+	}
+	if err := small.Resize(16); !errors.Is(err, verbs.ErrOverflow) {
+		t.Errorf("resize: %v", err)
 	}
 }

@@ -20,6 +20,7 @@ type monitor struct {
 	handle *netlink.Handle
 	socket *nl.NetlinkSocket
 	index  int
+	fd     int // of a socket in the namespace of the interface, to ask for its speed
 	ended  chan struct{}
 }
 
@@ -30,14 +31,19 @@ func newMonitor(d *Device, handle *netlink.Handle, index int) (*monitor, error) 
 	if err != nil {
 		return nil, fmt.Errorf("watch addresses and links: %w", err)
 	}
-	return &monitor{dev: d, handle: handle, socket: s, index: index, ended: make(chan struct{})}, nil
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		s.Close()
+		return nil, fmt.Errorf("watch the link's speed: %w", err)
+	}
+	return &monitor{dev: d, handle: handle, socket: s, index: index, fd: fd, ended: make(chan struct{})}, nil
 }
 
 // close ends run and returns when it has.
 func (m *monitor) close() error {
 	m.socket.Close()
 	<-m.ended
-	return nil
+	return unix.Close(m.fd)
 }
 
 // run follows the interface until close.
@@ -86,7 +92,9 @@ func (m *monitor) look() {
 		}
 		return
 	}
-	m.dev.setLink(linkInfoOf(link))
+	info := linkInfoOf(link)
+	info.speed = linkSpeed(m.fd, info.name)
+	m.dev.setLink(info)
 	if addrs, err := addressesOf(m.handle, link); err == nil {
 		// What the XDP program cannot be told, the next look tries again.
 		_ = m.dev.setAddresses(addrs)

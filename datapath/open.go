@@ -96,11 +96,9 @@ func (o *opening) start(d *Device) error {
 	}
 	if err != nil {
 		m.socket.Close()
-		return fmt.Errorf("read the addresses: %w", err)
+		return errors.Join(fmt.Errorf("read the addresses: %w", err), unix.Close(m.fd))
 	}
-	for len(d.events) > 0 { // of the addresses that were there from the start
-		<-d.events
-	}
+	d.events.drain() // of the addresses that were there from the start
 	go m.run()
 	d.cleanup = []func() error{
 		func() error { o.handle.Close(); return nil },

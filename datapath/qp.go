@@ -25,6 +25,7 @@ type qp struct {
 	srq *srq // nil: a receive queue of its own
 
 	datagram bool // its packets go by address handles
+	events   eventMarks
 
 	posted     atomic.Bool // in the worker's posted list, or about to be
 	failed     atomic.Bool // in ERR: receive requests are flushed as they are posted
@@ -290,6 +291,7 @@ func (q *qp) Destroy() error {
 		return nil // the device is closed: nothing is left of the queue pair
 	}
 	d.setConnected(q, false)
+	d.events.forget(&q.events)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q.w.qps--

@@ -24,6 +24,8 @@ type srq struct {
 	users int  // queue pairs; guarded by the device's lock
 	gone  bool // guarded by the device's lock
 
+	events eventMarks
+
 	modify sync.Mutex // guards what follows; before the device's and the worker's lock
 	ring   *queue.Ring
 	attr   ibv.SRQAttr // capacities; the limit is the engine's
@@ -145,6 +147,7 @@ func (s *srq) Destroy() error {
 		return fmt.Errorf("%w: %d queue pairs take receives from the queue: destroy them first", ErrBusy, s.users)
 	}
 	s.gone = true
+	d.events.forget(&s.events)
 	s.w.srqs--
 	d.srqs--
 	d.pds[s.pd]--

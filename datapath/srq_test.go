@@ -112,14 +112,9 @@ func (s *shared) event(c *verbs.Context) verbs.AsyncEvent {
 // noEvent: nothing else has happened at device d.
 func (s *shared) noEvent(d *Device) {
 	s.t.Helper()
-	for {
-		select {
-		case e := <-d.events:
-			if e.Type != ibv.EventCommEst {
-				s.t.Errorf("event %v", e.Type)
-			}
-		default:
-			return
+	for e, ok := d.events.take(); ok; e, ok = d.events.take() {
+		if e.Type != ibv.EventCommEst {
+			s.t.Errorf("event %v", e.Type)
 		}
 	}
 }

@@ -1,6 +1,9 @@
 package verbs
 
-import "net"
+import (
+	"net"
+	"time"
+)
 
 // DeviceAttr are the limits and identity of a device (ibv_device_attr).
 type DeviceAttr struct {
@@ -28,9 +31,28 @@ type DeviceAttr struct {
 	NumWorkers     int // receive queues, each with a worker
 	XDPMode        string
 	ZeroCopy       bool
+
+	Caps                    DeviceCap
+	SysImageGUID            uint64        // as NodeGUID: the device is alone in its system
+	HWVersion               uint32        // 0: there is no hardware
+	LocalCAAckDelay         uint8         // exponent of 4.096 us: how long an answer takes at most, if the machine is not overloaded
+	MaxCQCount              int           // completions that an event may wait for
+	MaxCQPeriod             time.Duration // time that it may wait
+	CompletionTimestampMask uint64        // bits of WC.Timestamp that count
+	HCACoreClockKHz         uint64        // ticks of it: 1000000, nanoseconds
+	ODP                     ODPCaps
 }
 
-// PortAttr is the state of a device's port (ibv_port_attr).
+// ODPCaps say what works on on-demand memory, see AccessOnDemand (ibv_odp_caps).
+type ODPCaps struct {
+	Supported  bool
+	Implicit   bool // PD.RegisterImplicit
+	RC, UC, UD ODPCap
+}
+
+// PortAttr is the state of a device's port (ibv_port_attr). RoCE has no subnet
+// manager: local identifiers, service level limits and the like would be 0 and are
+// left out.
 type PortAttr struct {
 	State        PortState
 	MaxMTU       MTU // the largest that any link could carry: 4096
@@ -40,6 +62,10 @@ type PortAttr struct {
 	PKeyTableLen int
 	MaxMsgSize   uint32
 	SpeedMbps    int // of the network interface, 0 when it does not tell
+	ActiveSpeed  int // of one lane, and ActiveWidth, the lanes, as libibverbs encodes them
+	ActiveWidth  int
+	BadPKeyCntr  uint32 // packets with a wrong P_Key; stops at 65535
+	QKeyViolCntr uint32 // datagrams with a wrong Q_Key; stops at 65535
 	IfIndex      int
 	MAC          net.HardwareAddr
 }

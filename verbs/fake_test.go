@@ -49,7 +49,12 @@ func (f *fakeDevice) Name() string { return "fake0" }
 func (f *fakeDevice) QueryDevice() (verbs.DeviceAttr, error) {
 	return verbs.DeviceAttr{Name: "fake0"}, nil
 }
-func (f *fakeDevice) QueryPort() (verbs.PortAttr, error)      { return verbs.PortAttr{}, nil }
+func (f *fakeDevice) QueryPort() (verbs.PortAttr, error) {
+	return verbs.PortAttr{PKeyTableLen: 1}, nil
+}
+func (f *fakeDevice) QueryClock() (verbs.Clock, error) {
+	return verbs.Clock{Raw: 5_000, Wall: time.Unix(100, 7)}, nil
+}
 func (f *fakeDevice) GIDs() ([]verbs.GIDEntry, error)         { return f.gids, nil }
 func (f *fakeDevice) Counters() ([]verbs.CounterValue, error) { return nil, nil }
 func (f *fakeDevice) AllocPD() (uint32, error)                { f.pds++; return uint32(f.pds), nil }

@@ -25,6 +25,8 @@ type (
 	SRQAttrMask    = ibv.SRQAttrMask    // which of them a Modify sets
 	AddressVector  = ibv.AddressVector  // path to a peer
 	GID            = ibv.GID            // address of a port
+	DeviceCap      = ibv.DeviceCap      // what a device can do
+	ODPCap         = ibv.ODPCap         // what works on memory whose pages need not be there
 )
 
 // Transport services.
@@ -149,6 +151,36 @@ const (
 	WCWithInv = ibv.WCFlagWithInv
 )
 
+// What a device can do.
+const (
+	DeviceBadPKeyCntr     = ibv.DeviceBadPKeyCntr
+	DeviceBadQKeyCntr     = ibv.DeviceBadQKeyCntr
+	DeviceUDAVPortEnforce = ibv.DeviceUDAVPortEnforce
+	DeviceCurrQPStateMod  = ibv.DeviceCurrQPStateMod
+	DevicePortActiveEvent = ibv.DevicePortActiveEvent
+	DeviceSysImageGUID    = ibv.DeviceSysImageGUID
+	DeviceRCRNRNakGen     = ibv.DeviceRCRNRNakGen
+	DeviceSRQResize       = ibv.DeviceSRQResize
+	DeviceMemWindow       = ibv.DeviceMemWindow
+	DeviceXRC             = ibv.DeviceXRC
+	DeviceMemMgtExt       = ibv.DeviceMemMgtExt
+	DeviceMemWindowType2A = ibv.DeviceMemWindowType2A
+	DeviceMemWindowType2B = ibv.DeviceMemWindowType2B
+	DeviceFlushGlobal     = ibv.DeviceFlushGlobal
+	DeviceFlushPersistent = ibv.DeviceFlushPersistent
+	DeviceAtomicWrite     = ibv.DeviceAtomicWrite
+)
+
+// Operations that work on memory whose pages need not be there.
+const (
+	ODPSend    = ibv.ODPSend
+	ODPRecv    = ibv.ODPRecv
+	ODPWrite   = ibv.ODPWrite
+	ODPRead    = ibv.ODPRead
+	ODPAtomic  = ibv.ODPAtomic
+	ODPSRQRecv = ibv.ODPSRQRecv
+)
+
 // Port states.
 const (
 	PortDown   = ibv.PortDown
@@ -170,6 +202,7 @@ const (
 	EventSRQLimitReached  = ibv.EventSRQLimitReached
 	EventQPLastWQEReached = ibv.EventQPLastWQEReached
 	EventGIDChange        = ibv.EventGIDChange
+	EventSpeedChange      = ibv.EventSpeedChange
 )
 
 // Attributes that a Modify sets.

@@ -15,6 +15,7 @@ type Provider interface {
 	Name() string // of the interface: "eth0"
 	QueryDevice() (DeviceAttr, error)
 	QueryPort() (PortAttr, error)
+	QueryClock() (Clock, error)
 	// GIDs are the entries of the GID table in index order; holes are invalid
 	// entries.
 	GIDs() ([]GIDEntry, error)

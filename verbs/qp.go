@@ -30,6 +30,8 @@ type QP struct {
 	cap            QPCap
 	sendCQ, recvCQ *CQ
 	srq            *SRQ
+	sigAll         bool
+	context        uint64
 	gone           atomic.Bool
 	state          atomic.Uint32 // last state set by Modify; ERR may have followed
 
@@ -61,6 +63,7 @@ func (pd *PD) CreateQP(attr *QPInitAttr) (*QP, error) {
 	}
 	q := &QP{
 		pd: pd, p: pq, typ: attr.Type, cap: p.Cap, sendCQ: attr.SendCQ, recvCQ: attr.RecvCQ, srq: attr.SRQ,
+		sigAll: attr.SigAll, context: attr.Context,
 		sq: queue.NewProducer(pq.SQ()),
 	}
 	if q.srq == nil {
@@ -133,6 +136,17 @@ func (q *QP) Type() QPType { return q.typ }
 // Cap are the capacities that the queue pair really has.
 func (q *QP) Cap() QPCap { return q.cap }
 
+// InitAttr is what the queue pair is made of, with the capacities that it really
+// has.
+func (q *QP) InitAttr() QPInitAttr {
+	return QPInitAttr{
+		Type: q.typ, SendCQ: q.sendCQ, RecvCQ: q.recvCQ, SRQ: q.srq, Cap: q.cap, SigAll: q.sigAll, Context: q.context,
+	}
+}
+
+// PD is the protection domain of the queue pair.
+func (q *QP) PD() *PD { return q.pd }
+
 func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.p.QPN()) }
 
 // Modify sets the attributes that mask names and moves the queue pair to
@@ -160,7 +174,9 @@ func (q *QP) Modify(attr *QPAttr, mask AttrMask) error {
 	return nil
 }
 
-// Query tells the attributes last set and the state the queue pair is in now.
+// Query tells the attributes last set and the state the queue pair is in now. From
+// RTR on RQPSN is the PSN that is expected next, from RTS on SQPSN that of the next
+// new packet.
 func (q *QP) Query() (QPAttr, error) {
 	if q.gone.Load() {
 		return QPAttr{}, opErr("query", q.name(), ErrClosed)

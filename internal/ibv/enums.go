@@ -233,6 +233,8 @@ const (
 	EventQPLastWQEReached EventType = 16
 	EventClientReregister EventType = 17
 	EventGIDChange        EventType = 18
+	EventWQFatal          EventType = 19
+	EventSpeedChange      EventType = 20
 )
 
 // Limits of the engine that attributes are checked against.

@@ -8,6 +8,7 @@ var eventTypeNames = []string{
 	EventPKeyChange: "PKEY_CHANGE", EventSMChange: "SM_CHANGE", EventSRQErr: "SRQ_ERR",
 	EventSRQLimitReached: "SRQ_LIMIT_REACHED", EventQPLastWQEReached: "QP_LAST_WQE_REACHED",
 	EventClientReregister: "CLIENT_REREGISTER", EventGIDChange: "GID_CHANGE",
+	EventWQFatal: "WQ_FATAL", EventSpeedChange: "DEVICE_SPEED_CHANGE",
 }
 
 // String is the name of the event: "COMM_EST".

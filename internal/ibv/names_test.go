@@ -28,7 +28,7 @@ func TestEnumNames(t *testing.T) {
 		{WCRecv, "RECV"}, {WCRecvRDMAWithImm, "RECV_RDMA_WITH_IMM"}, {WCOpcode(127), "WC_OPCODE(127)"}, {WCOpcode(130), "WC_OPCODE(130)"},
 		{WCSuccess, "SUCCESS"}, {WCRetryExcErr, "RETRY_EXC_ERR"}, {WCRNRRetryExcErr, "RNR_RETRY_EXC_ERR"},
 		{WCTMRndvIncomplete, "TM_RNDV_INCOMPLETE"}, {WCStatus(24), "WC_STATUS(24)"},
-		{EventCQErr, "CQ_ERR"}, {EventSQDrained, "SQ_DRAINED"}, {EventGIDChange, "GID_CHANGE"}, {EventType(19), "EVENT_TYPE(19)"},
+		{EventCQErr, "CQ_ERR"}, {EventSQDrained, "SQ_DRAINED"}, {EventGIDChange, "GID_CHANGE"}, {EventSpeedChange, "DEVICE_SPEED_CHANGE"}, {EventType(21), "EVENT_TYPE(21)"},
 	} {
 		if got := tc.value.String(); got != tc.want {
 			t.Errorf("%T(%d) = %q, want %q", tc.value, tc.value, got, tc.want)
@@ -46,7 +46,7 @@ func TestNamesAreCompleteAndDistinct(t *testing.T) {
 		"QPState":   {0, 6, func(i int) string { return QPState(i).String() }},
 		"QPType":    {1, 4, func(i int) string { return QPType(i).String() }},
 		"WCStatus":  {0, 23, func(i int) string { return WCStatus(i).String() }},
-		"EventType": {0, 18, func(i int) string { return EventType(i).String() }},
+		"EventType": {0, 20, func(i int) string { return EventType(i).String() }},
 		"WROpcode":  {0, 9, func(i int) string { return WROpcode(i).String() }},
 		"WCOpcode":  {0, 6, func(i int) string { return WCOpcode(i).String() }},
 	} {

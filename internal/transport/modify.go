@@ -6,6 +6,7 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/mono"
 	"github.com/roce-xdp/roce-xdp/internal/psn"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
 
 // Modify sets the attributes of mask and makes the transition that they ask
@@ -168,10 +169,18 @@ func (q *QP) reset() {
 }
 
 // Query are the attributes as they were last set, with the state the queue pair
-// is in now. SQDraining is true in SQD while requests are outstanding.
+// is in now. PSNs are current: RQPSN is the one that is expected next, SQPSN that of
+// the next packet that was never sent. SQDraining is true in SQD while requests are
+// outstanding.
 func (q *QP) Query() ibv.QPAttr {
 	a := q.attr
 	a.State, a.CurState = q.state, q.state
+	if q.state >= ibv.QPStateRTR {
+		a.SQPSN = uint32(q.req.max)
+		if q.service != wire.UD { // whose PSNs nobody expects
+			a.RQPSN = uint32(q.resp.st.ePSN)
+		}
+	}
 	a.SQDraining = q.state == ibv.QPStateSQD && !q.reqDrained()
 	return a
 }
