@@ -13,9 +13,9 @@ import (
 	"github.com/roce-xdp/roce-xdp/verbs/verbstest"
 )
 
-// TestLimits: no limit is lower than that of Linux's rxe, but for where there is
+// TestDeviceLimits: no limit is lower than that of Linux's rxe, but for where there is
 // a reason.
-func TestLimits(t *testing.T) {
+func TestDeviceLimits(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	a, err := r.ca.QueryDevice()
 	if err != nil {
