@@ -243,6 +243,7 @@ func TestXRCTargetFails(t *testing.T) {
 	}
 	// After RESET it serves the same queue again.
 	attr := r.q.Query()
+	attr.RQPSN = uint32(respStart)
 	r.modify(ibv.QPAttr{State: ibv.QPStateReset}, ibv.QPAttrState)
 	r.connect(attr)
 	r.arrive(toSRQ(xrcNum, respSend(1000, []byte("x"))...)...)
