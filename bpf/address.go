@@ -19,7 +19,11 @@ func (s *Steer) AddAddress(address netip.Addr) error {
 		if err != nil {
 			return err
 		}
-		err = s.objects.Addresses.Put(key, steerAddress{})
+		var value steerAddress
+		if address.Unmap().IsMulticast() {
+			value.Flags = AddressGroup
+		}
+		err = s.objects.Addresses.Put(key, value)
 		if errors.Is(err, unix.E2BIG) {
 			return fmt.Errorf("%w: all %d places for addresses are taken (%w)", ErrRange, MaxAddresses, err)
 		}

@@ -10,8 +10,10 @@ const (
 	QPNMulticast = 16777215
 	// Bytes of a GID: an IPv6 address, or ::ffff:a.b.c.d for IPv4.
 	GIDSize = 16
-	// Local addresses that the program can know: the size of rxe's GID table.
-	MaxAddresses = 1024
+	// Addresses that the program can know: rxe's 1024 GIDs and 8192 groups.
+	MaxAddresses = 9216
+	// Bit of an address's flags: it is a multicast group.
+	AddressGroup = 1
 	// One bit for each 24-bit queue pair number, in 64-bit words.
 	QPNWords = 262144
 	// Slots of the socket map unless user space asks for another number.

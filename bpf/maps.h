@@ -16,9 +16,8 @@ struct gid {
 	__be32 word[STEER_GID_SIZE / 4];
 };
 
-/* Reserved for the VLAN of the address; zero so far. */
 struct address {
-	__u32 flags;
+	__u32 flags; /* STEER_ADDRESS_GROUP */
 };
 
 /* Both fields hold an XDP action: XDP_DROP or XDP_PASS. User space may change

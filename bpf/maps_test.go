@@ -87,7 +87,9 @@ func TestAddresses(t *testing.T) {
 		{"IPv4-mapped", "::ffff:10.0.0.1", roce()},
 		{"IPv6", "2001:db8::1", roce6()},
 		{"IPv6 with a zone", "fe80::1%eth0", roce6(to("fe80::1"))},
-		{"group", "239.1.2.3", roce(to("239.1.2.3"))},
+		{"group", "239.1.2.3", roce(to("239.1.2.3"), qpn(0xffffff))},
+		{"IPv4-mapped group", "::ffff:239.1.2.3", roce(to("239.1.2.3"), qpn(0xffffff))},
+		{"IPv6 group", "ff0e::1:2", roce6(to("ff0e::1:2"), qpn(0xffffff))},
 		{"loopback", "127.0.0.1", roce(to("127.0.0.1"))},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -135,7 +137,7 @@ func TestAddressRange(t *testing.T) {
 		check(t, s.AddAddress(a))
 		a = a.Next()
 	}
-	wantErr(t, s.AddAddress(a), ErrRange, "1024")
+	wantErr(t, s.AddAddress(a), ErrRange, "9216")
 }
 
 func TestRegister(t *testing.T) {

@@ -78,7 +78,13 @@ func modelUDP(udp []byte, ipPayload int, dst netip.Addr) Verdict {
 		return VerdictDropVersion
 	}
 	number := be.Uint32(udp[udpSize+4:]) & 0xffffff
-	if slices.Contains(registeredQPNs, number) || number == 0xffffff && dst.IsMulticast() {
+	if dst.IsMulticast() {
+		if number == 0xffffff {
+			return VerdictRedirect
+		}
+		return VerdictDropQPN
+	}
+	if slices.Contains(registeredQPNs, number) {
 		return VerdictRedirect
 	}
 	return VerdictDropQPN

@@ -45,18 +45,12 @@ static __always_inline struct gid ipv4_gid(__be32 address)
 	return (struct gid){ { 0, 0, bpf_htonl(0xffff), address } };
 }
 
-static __always_inline int gid_is_multicast(const struct gid *gid)
+/* A multicast group is known by its address: all frames to it have the same QPN,
+ * which nothing else has. */
+static __always_inline int is_known(__u32 qpn, const struct address *dst)
 {
-	if (gid->word[0] == 0 && gid->word[1] == 0 && gid->word[2] == bpf_htonl(0xffff))
-		return bpf_ntohl(gid->word[3]) >> 28 == 0xe;
-	return bpf_ntohl(gid->word[0]) >> 24 == 0xff;
-}
-
-/* A multicast group is known by its address: all frames to it have the same QPN. */
-static __always_inline int is_known(__u32 qpn, const struct gid *dst)
-{
-	if (qpn == STEER_QPN_MULTICAST)
-		return gid_is_multicast(dst);
+	if (dst->flags & STEER_ADDRESS_GROUP)
+		return qpn == STEER_QPN_MULTICAST;
 	return qpn_is_known(qpn);
 }
 
@@ -68,6 +62,7 @@ static __always_inline enum verdict steer_udp(const struct frame *frame, const _
 	struct bth bth_copy;
 	const struct udp *udp;
 	const struct bth *bth;
+	const struct address *address;
 	const struct config *conf;
 	__u32 zero = 0, length;
 
@@ -76,7 +71,8 @@ static __always_inline enum verdict steer_udp(const struct frame *frame, const _
 	udp = header(frame, offset, &udp_copy, sizeof(*udp));
 	if (udp->dst != bpf_htons(STEER_UDP_PORT))
 		return VERDICT_PASS_PORT;
-	if (!bpf_map_lookup_elem(&addresses, dst))
+	address = bpf_map_lookup_elem(&addresses, dst);
+	if (!address)
 		return VERDICT_PASS_ADDRESS;
 
 	/* Packets are whole words from BTH to ICRC (IBTA annex A17); Ethernet may pad
@@ -92,7 +88,7 @@ static __always_inline enum verdict steer_udp(const struct frame *frame, const _
 	conf = bpf_map_lookup_elem(&config, &zero);
 	if (!conf) /* cannot be: the array has this element */
 		return VERDICT_DROP_QPN;
-	if (!is_known(bpf_ntohl(bth->dest_qp) & BTH_QPN_MASK, dst))
+	if (!is_known(bpf_ntohl(bth->dest_qp) & BTH_QPN_MASK, address))
 		return passes(conf->unknown_qpn) ? VERDICT_PASS_QPN : VERDICT_DROP_QPN;
 	if (bpf_redirect_map(&xsks, frame->ctx->rx_queue_index, XDP_DROP) == XDP_REDIRECT)
 		return VERDICT_REDIRECT;

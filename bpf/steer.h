@@ -16,8 +16,11 @@
 /* Bytes of a GID: an IPv6 address, or ::ffff:a.b.c.d for IPv4. */
 #define STEER_GID_SIZE 16
 
-/* Local addresses that the program can know: the size of rxe's GID table. */
-#define STEER_MAX_ADDRESSES 1024
+/* Addresses that the program can know: rxe's 1024 GIDs and 8192 groups. */
+#define STEER_MAX_ADDRESSES 9216
+
+/* Bit of an address's flags: it is a multicast group. */
+#define STEER_ADDRESS_GROUP 1
 
 /* One bit for each 24-bit queue pair number, in 64-bit words. */
 #define STEER_QPN_WORDS 262144

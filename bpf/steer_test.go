@@ -51,7 +51,8 @@ var steerCases = []struct {
 	// Multicast.
 	{"IPv4 group", roce(to("239.1.2.3"), qpn(0xffffff)), VerdictRedirect},
 	{"IPv6 group", roce6(to("ff0e::1:2"), qpn(0xffffff)), VerdictRedirect},
-	{"group with a queue pair's number", roce(to("239.1.2.3")), VerdictRedirect},
+	{"group with a queue pair's number", roce(to("239.1.2.3")), VerdictDropQPN},
+	{"IPv6 group with a queue pair's number", roce6(to("ff0e::1:2")), VerdictDropQPN},
 	{"group with an unknown queue pair's number", roce(to("239.1.2.3"), qpn(0x12)), VerdictDropQPN},
 	{"group that is not ours", roce(to("239.1.2.4"), qpn(0xffffff)), VerdictPassAddress},
 	{"IPv6 group that is not ours", roce6(to("ff0e::1:3"), qpn(0xffffff)), VerdictPassAddress},
