@@ -19,6 +19,8 @@ type address struct {
 	pd     uint32
 	local  bool // the peer is on this device
 	spread bool // no flow label was given: the source port is the queue pair's
+	group  bool // it is a multicast group, gid
+	gid    ibv.GID
 	path   wire.Path
 }
 
@@ -74,12 +76,13 @@ func (t *ahTable) taken(handle uint32) bool {
 type way struct {
 	path    *wire.Path // nil: nowhere
 	local   bool       // it ends at this device
+	group   *group     // it ends at these too; nil: none
 	srcPort uint16     // not that of the path, unless 0
 }
 
 // wayOf is the way of a packet of q: that of the connection, or of the address
 // handle of a datagram. There is none by a handle that is not there (any more),
-// or that another protection domain has.
+// that another protection domain has, or that does not fit the queue pair number.
 func (d *Device) wayOf(q *qp, in *transport.Intent) way {
 	if !q.datagram {
 		return way{path: &q.path, local: q.local}
@@ -89,6 +92,13 @@ func (d *Device) wayOf(q *qp, in *transport.Intent) way {
 		return way{}
 	}
 	to := way{path: &a.path, local: a.local}
+	// A group has a number of its own (IBTA vol. 1, 10.5.2), and nothing else has it.
+	if (wire.BTHAt(in.Hdr[:]).DestQP() == wire.MulticastQP) != a.group {
+		return way{}
+	}
+	if a.group {
+		to.group = d.groups.get(a.gid)
+	}
 	if a.spread {
 		// A port for each queue pair spreads them over the queues of the peer and
 		// the paths to it.
@@ -128,7 +138,7 @@ func (d *Device) createAH(pd uint32, av *ibv.AddressVector) (uint32, error) {
 		return 0, err
 	}
 	r.fields.UDPSrcPort = wire.FlowLabelToPort(r.fields.FlowLabel)
-	a := &address{pd: pd, local: r.local, spread: r.fields.FlowLabel == 0}
+	a := &address{pd: pd, local: r.local, spread: r.fields.FlowLabel == 0, group: r.group, gid: av.DGID}
 	if err := a.path.Set(&r.fields); err != nil {
 		return 0, err
 	}

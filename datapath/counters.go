@@ -22,6 +22,10 @@ const (
 	ctrBadDescriptor                   // descriptors or completions that cannot be
 	ctrFlightForgotten                 // times that all in flight was taken for lost, see budgetPatience
 	ctrBackgroundRounds                // rounds of the background goroutine
+	ctrMulticast                       // multicast datagrams that have arrived, own ones included
+	ctrMulticastCopies                 // those that queue pairs were given
+	ctrUnknownGroup                    // multicast datagrams to a group that nobody is attached to (any more)
+	ctrNoCopy                          // copies for another worker dropped for want of a free frame
 
 	numCounters
 )
@@ -29,6 +33,7 @@ const (
 var counterNames = [numCounters]string{
 	"drop_unknown_qpn", "handover_pkts", "drop_handover_full", "loopback_pkts", "tx_ring_full", "kick_errors",
 	"fill_errors", "bad_descriptors", "flight_forgotten", "background_rounds",
+	"multicast_pkts", "multicast_copies", "drop_unknown_group", "drop_multicast_no_frame",
 }
 
 // tally is a sum over workers.

@@ -39,10 +39,12 @@ type Device struct {
 	table   qpTable
 
 	addresses ahTable
+	groups    groupTable
 
 	mem    *memory.Table
 	steer  steering
 	routes resolver
+	joins  joiner
 	mode   string
 	zero   bool // zero-copy
 
@@ -94,6 +96,12 @@ type resolver interface {
 	resolve(src, dst netip.Addr) (nextHop, error)
 }
 
+// joiner has the host join multicast groups on the interface.
+type joiner interface {
+	join(group netip.Addr) error
+	leave(group netip.Addr) error
+}
+
 // linkInfo is what the interface is now.
 type linkInfo struct {
 	name    string
@@ -114,6 +122,7 @@ type config struct {
 	link    linkInfo
 	steer   steering
 	routes  resolver
+	joins   joiner
 	mode    string
 	zero    bool
 }
@@ -128,6 +137,7 @@ func newDevice(c config) *Device {
 		mem:     memory.NewTable(maxMR, rand.Uint32),
 		steer:   c.steer,
 		routes:  c.routes,
+		joins:   c.joins,
 		mode:    c.mode,
 		zero:    c.zero,
 		events:  newEventQueue(),
@@ -206,6 +216,9 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 		MaxMR:          maxMR,
 		MaxAH:          maxAH,
 		MaxPD:          maxPD,
+		MaxMcastGrp:    maxGroups,
+		MaxMcastQP:     maxGroupMembers,
+		MaxMcastTotal:  maxGroups * maxGroupMembers,
 		MaxQPRDAtom:    ibv.MaxRDAtomic,
 		MaxQPInitRDAtm: ibv.MaxRDAtomic,
 		AtomicGlobal:   true, // they are CPU atomics

@@ -27,6 +27,8 @@ var (
 	ErrNoRoute = errors.New("no route to the peer")
 	// ErrNoNeighbour: nobody answered for the peer's or gateway's address.
 	ErrNoNeighbour = errors.New("no answer from the next hop")
+	// ErrGroup: the host could not join a multicast group.
+	ErrGroup = errors.New("cannot join the multicast group")
 	// ErrInvalid: an argument is not an object of this device.
 	ErrInvalid = verbs.ErrInvalid
 	// ErrBusy: the object is in use by others.

@@ -26,6 +26,7 @@ type rig struct {
 	ports   [2][]*xsktest.Port
 	steered [2]*fakeSteer
 	routes  [2]*fakeRoutes
+	joined  [2]*fakeJoins
 }
 
 // rigOptions configure a rig. The zero value has one queue, a link MTU of 9000
@@ -98,8 +99,9 @@ func newRig(t testing.TB, o rigOptions) *rig {
 
 func (r *rig) device(side int, opts Options, u *xsk.UMEM, mac [6]byte, addr netip.Addr, mtu int) *Device {
 	r.steered[side], r.routes[side] = &fakeSteer{qpns: map[uint32]bool{}, addrs: map[netip.Addr]bool{}}, &fakeRoutes{macs: map[netip.Addr][6]byte{}}
+	r.joined[side] = &fakeJoins{groups: map[netip.Addr]bool{}}
 	c := config{
-		opts: opts, umem: u, steer: r.steered[side], routes: r.routes[side], mode: "memory",
+		opts: opts, umem: u, steer: r.steered[side], routes: r.routes[side], joins: r.joined[side], mode: "memory",
 		link: linkInfo{name: fmt.Sprintf("mem%d", side), index: side + 1, mac: mac, mtu: mtu, running: true},
 	}
 	for _, p := range r.ports[side] {
@@ -224,6 +226,29 @@ func (f *fakeRoutes) resolve(_, dst netip.Addr) (nextHop, error) {
 		return nextHop{}, fmt.Errorf("%w: %s", ErrNoNeighbour, dst)
 	}
 	return nextHop{addr: dst, mac: mac}, nil
+}
+
+// fakeJoins are the groups that the host was made to join.
+type fakeJoins struct {
+	mu     sync.Mutex
+	groups map[netip.Addr]bool
+	err    error // what join answers
+}
+
+func (f *fakeJoins) join(group netip.Addr) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err == nil {
+		f.groups[group] = true
+	}
+	return f.err
+}
+
+func (f *fakeJoins) leave(group netip.Addr) error {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.groups, group)
+	return nil
 }
 
 // mrByKey is the region of a key.

@@ -49,6 +49,7 @@ type opening struct {
 	steer  *bpf.Steer
 	umem   *xsk.UMEM
 	socks  []*xsk.Socket
+	joins  *kernelJoiner
 }
 
 func (o *opening) open(opts *Options) (*Device, error) {
@@ -67,8 +68,12 @@ func (o *opening) open(opts *Options) (*Device, error) {
 	if err := o.openSockets(); err != nil {
 		return nil, err
 	}
+	if o.joins, err = newKernelJoiner(o.info.index); err != nil {
+		return nil, err
+	}
+	o.undo = append(o.undo, o.joins.close)
 	c := config{
-		opts: o.opts, umem: o.umem, link: o.info, steer: o.steer,
+		opts: o.opts, umem: o.umem, link: o.info, steer: o.steer, joins: o.joins,
 		mode: o.steer.AttachedMode().String(), zero: o.socks[0].ZeroCopy(),
 	}
 	for _, s := range o.socks {
@@ -103,6 +108,7 @@ func (o *opening) start(d *Device) error {
 	d.cleanup = []func() error{
 		func() error { o.handle.Close(); return nil },
 		o.steer.Close,
+		o.joins.close,
 		m.close,
 	}
 	d.start()

@@ -48,6 +48,7 @@ type qp struct {
 	modify    sync.Mutex
 	route     route // of the path, when there is one
 	connected bool  // counts for the window, which UC and UD do not have
+	groups    int   // multicast groups that it is attached to
 	destroyed bool
 }
 
@@ -277,10 +278,13 @@ func (q *qp) Destroy() error {
 	}
 	q.destroyed = true
 	d := q.dev
+	steerErr := d.detachAll(q)
 	d.mu.Lock()
 	d.table.put(q.num, nil)
 	d.mu.Unlock()
-	steerErr := d.steer.DelQPN(q.num)
+	if err := d.steer.DelQPN(q.num); steerErr == nil {
+		steerErr = err
+	}
 	err := q.w.control(func() {
 		q.dead = true
 		q.w.timers.remove(q)

@@ -20,6 +20,7 @@ type nextHop struct {
 type route struct {
 	set    bool
 	local  bool // the peer is on this device
+	group  bool // the peers are a multicast group
 	hop    netip.Addr
 	fields wire.PathFields
 }
@@ -35,19 +36,22 @@ func (d *Device) findRoute(av *ibv.AddressVector) (self ibv.GID, r route, err er
 	switch {
 	case !ok:
 		return self, r, fmt.Errorf("%w: index %d on %s, which has %s", ErrNoGID, av.SGIDIndex, link.name, gids)
-	case dst.IsUnspecified() || dst.IsMulticast():
+	case dst.IsUnspecified() || dst.IsInterfaceLocalMulticast():
 		return self, r, fmt.Errorf("%w: %s is not the address of a peer", ErrInvalid, dst)
 	case dst.Is4() != src.Is4():
 		return self, r, fmt.Errorf("%w: the peer's address %s and the own %s (GID index %d) are of different families; %s has %s",
 			ErrInvalid, dst, src, av.SGIDIndex, link.name, gids)
 	}
-	hop := nextHop{addr: dst, mac: link.mac}
-	if !own {
+	hop, group := nextHop{addr: dst, mac: link.mac}, dst.IsMulticast()
+	switch {
+	case group:
+		hop.mac = wire.MulticastMAC((*[16]byte)(&av.DGID))
+	case !own:
 		if hop, err = d.routes.resolve(src, dst); err != nil {
 			return self, r, err
 		}
 	}
-	return gidOf(src), route{set: true, local: own, hop: hop.addr, fields: wire.PathFields{
+	return gidOf(src), route{set: true, local: own, group: group, hop: hop.addr, fields: wire.PathFields{
 		DstMAC: hop.mac, SrcMAC: link.mac, SrcGID: gidOf(src), DstGID: av.DGID,
 		TOS: av.TrafficClass, TTL: av.HopLimit, FlowLabel: av.FlowLabel & 0xFFFFF,
 	}}, nil
@@ -55,6 +59,9 @@ func (d *Device) findRoute(av *ibv.AddressVector) (self ibv.GID, r route, err er
 
 // findRoute finds the way of a connection.
 func (q *qp) findRoute(attr *ibv.QPAttr, mask ibv.AttrMask) (self ibv.GID, r route, err error) {
+	if dst := attr.AV.DGID.Addr(); dst.IsMulticast() {
+		return self, r, fmt.Errorf("%w: %s is not the address of a peer: datagrams go to groups, connections do not", ErrInvalid, dst)
+	}
 	if self, r, err = q.dev.findRoute(&attr.AV); err != nil {
 		return self, r, err
 	}

@@ -71,12 +71,23 @@ func (w *worker) frame(now mono.Time, descs []xsk.Desc) {
 		}
 	}
 	p := &w.pkt
-	if reason := p.Parse(segs...); reason != wire.Accept {
+	var reason wire.DropReason
+	if descs[0].Options&alsoSent == 0 {
+		reason = p.Parse(segs...)
+	} else {
+		reason = p.ParseReadOnly(segs...)
+	}
+	if reason != wire.Accept {
 		w.discard(descs, reason)
 		return
 	}
-	q := w.dev.table.get(p.Hdr().DestQP())
+	dest := p.Hdr().DestQP()
+	q := w.dev.table.get(dest)
 	if q == nil || q.w != w {
+		if dest == wire.MulticastQP {
+			w.multicast(now, descs)
+			return
+		}
 		w.count(ctrUnknownQPN)
 		w.freeAll(descs)
 		return

@@ -163,6 +163,11 @@ func (w *worker) frameOut(q *qp, in *transport.Intent, to way) bool {
 		return true
 	}
 	pieces := 1
+	if to.group != nil {
+		pieces++ // of the frame as it is received here
+		w.loop = append(w.loop, xsk.Desc{Addr: addr, Len: uint32(size), Options: alsoSent})
+		w.count(ctrLoopback)
+	}
 	frame := w.dev.share.frameSize
 	for ; size > frame; pieces++ {
 		w.out = append(w.out, xsk.Desc{Addr: addr, Len: uint32(frame), Options: xsk.Continued})

@@ -12,6 +12,7 @@ type AH struct {
 	pd     *PD
 	handle uint32
 	av     AddressVector
+	group  bool // av leads to a multicast group
 	gone   atomic.Bool
 	once   sync.Once
 	err    error
@@ -20,6 +21,7 @@ type AH struct {
 // CreateAH finds the way to the peer of an address vector, as QP.Modify does for
 // a connection, with the same errors: it may take as long as the peer needs to
 // answer for its link-layer address. Changes of that are followed until Destroy.
+// A multicast group has its link-layer address by itself.
 func (pd *PD) CreateAH(av *AddressVector) (*AH, error) {
 	if av == nil {
 		return nil, opErr("create ah", pd.name(), invalid("no address vector"))
@@ -34,7 +36,7 @@ func (pd *PD) CreateAH(av *AddressVector) (*AH, error) {
 	if err != nil {
 		return nil, opErr("create ah", pd.name(), err)
 	}
-	ah := &AH{pd: pd, handle: h, av: *av}
+	ah := &AH{pd: pd, handle: h, av: *av, group: av.DGID.Addr().IsMulticast()}
 	pd.mu.Lock()
 	pd.ahs[ah] = struct{}{}
 	pd.mu.Unlock()

@@ -83,6 +83,12 @@ func TestCloseDestroysAHs(t *testing.T) {
 	}
 }
 
+// groupAH leads to a multicast group.
+func groupAH(pd *verbs.PD) *verbs.AH {
+	ah, _ := pd.CreateAH(&verbs.AddressVector{DGID: gidOf("::ffff:239.1.2.3")})
+	return ah
+}
+
 func TestPostDatagram(t *testing.T) {
 	type setting struct {
 		ud, rc *rig
@@ -94,18 +100,23 @@ func TestPostDatagram(t *testing.T) {
 		is     error
 		says   string
 	}{
-		"right":               {func(*setting, *verbs.SendWR) {}, false, nil, ""},
-		"immediate data":      {func(_ *setting, wr *verbs.SendWR) { wr.Opcode = verbs.OpSendWithImm }, false, nil, ""},
-		"no handle":           {func(_ *setting, wr *verbs.SendWR) { wr.AH = nil }, false, verbs.ErrInvalid, "needs AH"},
-		"no queue pair":       {func(_ *setting, wr *verbs.SendWR) { wr.RemoteQPN = 0 }, false, verbs.ErrInvalid, "RemoteQPN is 0x0"},
-		"a group":             {func(_ *setting, wr *verbs.SendWR) { wr.RemoteQPN = 0xFFFFFF }, false, verbs.ErrInvalid, "0xffffff"},
-		"25 bits":             {func(_ *setting, wr *verbs.SendWR) { wr.RemoteQPN = 1<<24 + 1 }, false, verbs.ErrInvalid, "0x1000001"},
-		"destroyed":           {func(s *setting, _ *verbs.SendWR) { _ = s.ah.Destroy() }, false, verbs.ErrClosed, "destroyed"},
-		"WRITE":               {func(_ *setting, wr *verbs.SendWR) { wr.Opcode = verbs.OpRDMAWrite }, false, verbs.ErrInvalid, "connected"},
-		"READ":                {func(_ *setting, wr *verbs.SendWR) { wr.Opcode = verbs.OpRDMARead }, false, verbs.ErrInvalid, "reliable"},
-		"invalidate":          {func(_ *setting, wr *verbs.SendWR) { wr.Opcode = verbs.OpSendWithInv }, false, verbs.ErrInvalid, "reliable"},
-		"on a connection":     {func(*setting, *verbs.SendWR) {}, true, verbs.ErrInvalid, "to its peer only"},
-		"of another's domain": {func(s *setting, wr *verbs.SendWR) { wr.AH, _ = s.rc.pd.CreateAH(&verbs.AddressVector{}) }, false, verbs.ErrInvalid, "another protection domain"},
+		"right":          {func(*setting, *verbs.SendWR) {}, false, nil, ""},
+		"immediate data": {func(_ *setting, wr *verbs.SendWR) { wr.Opcode = verbs.OpSendWithImm }, false, nil, ""},
+		"no handle":      {func(_ *setting, wr *verbs.SendWR) { wr.AH = nil }, false, verbs.ErrInvalid, "needs AH"},
+		"no queue pair":  {func(_ *setting, wr *verbs.SendWR) { wr.RemoteQPN = 0 }, false, verbs.ErrInvalid, "RemoteQPN is 0x0"},
+		"a group":        {func(_ *setting, wr *verbs.SendWR) { wr.RemoteQPN = 0xFFFFFF }, false, verbs.ErrInvalid, "0xffffff"},
+		"to a group": {func(s *setting, wr *verbs.SendWR) {
+			s.ah, wr.RemoteQPN = groupAH(s.ud.pd), verbs.MulticastQPN
+			wr.AH = s.ah
+		}, false, nil, ""},
+		"a queue pair at a group": {func(s *setting, wr *verbs.SendWR) { wr.AH = groupAH(s.ud.pd) }, false, verbs.ErrInvalid, "has MulticastQPN"},
+		"25 bits":                 {func(_ *setting, wr *verbs.SendWR) { wr.RemoteQPN = 1<<24 + 1 }, false, verbs.ErrInvalid, "0x1000001"},
+		"destroyed":               {func(s *setting, _ *verbs.SendWR) { _ = s.ah.Destroy() }, false, verbs.ErrClosed, "destroyed"},
+		"WRITE":                   {func(_ *setting, wr *verbs.SendWR) { wr.Opcode = verbs.OpRDMAWrite }, false, verbs.ErrInvalid, "connected"},
+		"READ":                    {func(_ *setting, wr *verbs.SendWR) { wr.Opcode = verbs.OpRDMARead }, false, verbs.ErrInvalid, "reliable"},
+		"invalidate":              {func(_ *setting, wr *verbs.SendWR) { wr.Opcode = verbs.OpSendWithInv }, false, verbs.ErrInvalid, "reliable"},
+		"on a connection":         {func(*setting, *verbs.SendWR) {}, true, verbs.ErrInvalid, "to its peer only"},
+		"of another's domain":     {func(s *setting, wr *verbs.SendWR) { wr.AH, _ = s.rc.pd.CreateAH(&verbs.AddressVector{}) }, false, verbs.ErrInvalid, "another protection domain"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &setting{
@@ -130,7 +141,7 @@ func TestPostDatagram(t *testing.T) {
 				}
 				return
 			}
-			if got := r.fake().seen[0]; got.AH != 2 || got.RemoteQPN != 0x123456 || got.RemoteQKey != 0x80000001 {
+			if got := r.fake().seen[0]; s.ud.f.ahs[got.AH] != s.ah.Attr() || got.RemoteQPN != wr.RemoteQPN || got.RemoteQKey != 0x80000001 {
 				t.Errorf("device saw %+v", got)
 			}
 		})
@@ -191,6 +202,9 @@ func TestInitAHFromWC(t *testing.T) {
 		"IPv6":                             {received, grh6(), six, ""},
 		"IPv6 whose address looks like IPv4's first byte": {received, with(grh6(), 20, 0x45), verbs.AddressVector{
 			DGID: gidOf("fd00::4500:2"), SGIDIndex: 0, TrafficClass: 0x2a, FlowLabel: 0x5ba59, Port: 1}, ""},
+		"IPv4 to a group": {received, with(grh4(0), 36, 239, 1, 2, 3), four, ""},
+		"IPv6 to a group": {received, with(grh6(), 24, 0xff, 0x0e), six, ""},
+		"IPv6 to a group of the link, from a global address": {received, with(grh6(), 24, 0xff, 0x02), six, ""},
 		"neither":                 {received, make([]byte, verbs.GRHLen), verbs.AddressVector{}, "neither"},
 		"too short":               {received, grh4(0)[:39], verbs.AddressVector{}, "39 bytes"},
 		"nothing":                 {received, nil, verbs.AddressVector{}, "0 bytes"},

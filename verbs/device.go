@@ -24,6 +24,9 @@ type DeviceAttr struct {
 	MaxMR          int
 	MaxAH          int
 	MaxPD          int
+	MaxMcastGrp    int // multicast groups
+	MaxMcastQP     int // queue pairs attached to one of them
+	MaxMcastTotal  int // attachments of all together
 	MaxQPRDAtom    int // READs and atomics that a queue pair accepts as responder
 	MaxQPInitRDAtm int // and has outstanding as requester
 	AtomicGlobal   bool

@@ -3,6 +3,7 @@ package verbs_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -182,6 +183,7 @@ type fakeQP struct {
 	inline [][]byte
 	record bool
 	refuse error
+	groups []ibv.GID
 }
 
 func (f *fakeDevice) CreateQP(in *verbs.ProviderQPInit) (verbs.ProviderQP, error) {
@@ -248,6 +250,16 @@ func (q *fakeQP) Modify(a *ibv.QPAttr, mask ibv.AttrMask) error {
 }
 
 func (q *fakeQP) Query() (ibv.QPAttr, error) { return q.attr, nil }
+
+func (q *fakeQP) AttachMulticast(g ibv.GID) error {
+	q.groups = append(q.groups, g)
+	return q.refuse
+}
+
+func (q *fakeQP) DetachMulticast(g ibv.GID) error {
+	q.groups = slices.DeleteFunc(q.groups, func(have ibv.GID) bool { return have == g })
+	return q.refuse
+}
 
 // rig is a queue pair of the fake device in a state.
 type rig struct {

@@ -12,7 +12,8 @@ const ipv4Len = 20
 // InitAHFromWC is the address vector with which a received datagram is answered
 // (ibv_init_ah_from_wc). wc is its completion, grh begins with the GRHLen bytes
 // in front of its payload. Traffic class and flow label are those of the
-// datagram; a mark of congestion on its way here is not sent back.
+// datagram; a mark of congestion on its way here is not sent back. One that was
+// sent to a multicast group is answered from the first own address that can.
 func (c *Context) InitAHFromWC(wc *WC, grh []byte) (AddressVector, error) {
 	fail := func(err error) (AddressVector, error) {
 		return AddressVector{}, opErr("make an address of a datagram", c.Name(), err)
@@ -33,14 +34,21 @@ func (c *Context) InitAHFromWC(wc *WC, grh []byte) (AddressVector, error) {
 	if err != nil {
 		return AddressVector{}, err
 	}
+	group := h.dst.Addr().IsMulticast()
 	for _, e := range all {
-		if e.GID == h.dst {
+		if e.GID == h.dst || group && answers(e.GID, h.src) {
 			return AddressVector{
 				DGID: h.src, SGIDIndex: e.Index, FlowLabel: h.label, TrafficClass: h.class, Port: 1,
 			}, nil
 		}
 	}
 	return fail(invalid("the datagram was sent to %s, which the interface does not have (any more): %s", h.dst.Addr(), listGIDs(all)))
+}
+
+// answers reports whether an own address can answer who sent to a group: it is
+// of the same family, and link-local if that is.
+func answers(own, peer GID) bool {
+	return own.Is4() == peer.Is4() && own.Addr().IsLinkLocalUnicast() == peer.Addr().IsLinkLocalUnicast()
 }
 
 // ipHeader is what an answer needs of the IP header of a datagram.

@@ -47,6 +47,10 @@ const (
 	GSIQKey = ibv.GSIQKey
 )
 
+// MulticastQPN is the queue pair number of datagrams to a multicast group (IBTA
+// vol. 1, 10.5.2).
+const MulticastQPN = 0xFFFFFF
+
 // Queue pair states.
 const (
 	QPStateReset = ibv.QPStateReset

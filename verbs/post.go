@@ -198,13 +198,13 @@ func (q *QP) checkAddress(wr *SendWR) error {
 		return invalid("the address handle is of another protection domain")
 	case wr.AH.gone.Load():
 		return fmt.Errorf("%w: the address handle was destroyed", ErrClosed)
-	case wr.RemoteQPN == 0 || wr.RemoteQPN >= multicastQPN:
+	case wr.AH.group && wr.RemoteQPN != MulticastQPN:
+		return invalid("RemoteQPN is %#x: a datagram to a multicast group has MulticastQPN", wr.RemoteQPN)
+	case !wr.AH.group && (wr.RemoteQPN == 0 || wr.RemoteQPN >= MulticastQPN):
 		return invalid("RemoteQPN is %#x: 0x1 to 0xfffffe are possible", wr.RemoteQPN)
 	}
 	return nil
 }
-
-const multicastQPN = 0xFFFFFF
 
 // checkOpcode holds the table of operations by transport service (IBTA vol. 1,
 // table 35) and their fixed lengths.

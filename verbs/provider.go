@@ -114,6 +114,11 @@ type ProviderQP interface {
 	RecvDoorbell()
 	Modify(attr *ibv.QPAttr, mask ibv.AttrMask) error
 	Query() (ibv.QPAttr, error)
+	// AttachMulticast has a queue pair of datagrams receive what is sent to a
+	// group, until DetachMulticast or Destroy. Twice is no error.
+	AttachMulticast(group ibv.GID) error
+	// DetachMulticast returns when nothing of the group arrives any more.
+	DetachMulticast(group ibv.GID) error
 	Destroy() error
 }
 

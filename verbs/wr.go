@@ -36,7 +36,8 @@ type SendWR struct {
 	FlushLevel     FlushLevel
 	FlushLength    uint32
 
-	// UD only: the way to the peer, its queue pair number (24 bits), and its Q_Key.
+	// UD only: the way to the peer, its queue pair number (24 bits; MulticastQPN when
+	// it is a group), and its Q_Key.
 	// With bit 31 set in RemoteQKey the queue pair's own Q_Key is sent instead (IBTA
 	// vol. 1, 10.2.5). A datagram is no longer than the port's active MTU.
 	AH         *AH

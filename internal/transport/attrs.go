@@ -56,7 +56,7 @@ func checkAttr(a *ibv.QPAttr, mask ibv.AttrMask) error {
 
 const maxFlowLabel = 1<<20 - 1
 
-// checkAV checks the address vector of a connection between self and peer.
+// checkAV checks the address vector of packets from self to peer.
 func checkAV(av *ibv.AddressVector, self, peer ibv.GID) error {
 	switch {
 	case av.SL > 7:
@@ -69,8 +69,6 @@ func checkAV(av *ibv.AddressVector, self, peer ibv.GID) error {
 		return fmt.Errorf("%w: AV.SGIDIndex %d has no address", ErrAttrValue, av.SGIDIndex)
 	case peer.Addr().IsUnspecified():
 		return fmt.Errorf("%w: AV.DGID is not set: RoCE always needs the peer's address", ErrAttrValue)
-	case peer.Addr().IsMulticast():
-		return fmt.Errorf("%w: AV.DGID %v is a multicast address", ErrAttrValue, peer)
 	case self.Is4() != peer.Is4():
 		return fmt.Errorf("%w: AV.SGIDIndex %d is %v, which cannot reach %v: one is IPv4, the other IPv6",
 			ErrAttrValue, av.SGIDIndex, self, peer)

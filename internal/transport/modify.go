@@ -57,7 +57,7 @@ func (q *QP) checkModify(attr *ibv.QPAttr, mask ibv.AttrMask, next ibv.QPState, 
 		return err
 	}
 	if mask&ibv.QPAttrAV != 0 {
-		if err := checkAV(&attr.AV, self, peer); err != nil {
+		if err := checkPeer(&attr.AV, self, peer); err != nil {
 			return err
 		}
 	}

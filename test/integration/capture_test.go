@@ -100,8 +100,8 @@ func checkCapture(t *testing.T, frames []frame) {
 		if !row.roce {
 			continue
 		}
-		data := frames[i].data
-		what := fmt.Sprintf("frame %d at %s (opcode %#02x)", i+1, frames[i].at.Format(time.StampMicro), row.fields.Opcode)
+		data := frames[i].Data
+		what := fmt.Sprintf("frame %d at %s (opcode %#02x)", i+1, frames[i].Time.Format(time.StampMicro), row.fields.Opcode)
 		if row.complaint != "" && !unknownToTshark(wire.Opcode(row.fields.Opcode)) {
 			t.Errorf("%s: tshark says %s", what, row.complaint)
 		}

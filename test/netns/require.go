@@ -75,6 +75,29 @@ func PairForTest(t TB, o PairOptions) *Pair {
 	return p
 }
 
+// LANForTest makes a LAN of n hosts that ends with the test.
+func LANForTest(t TB, n int, o LANOptions) *LAN {
+	t.Helper()
+	Require(t)
+	l, err := NewLAN(n, o)
+	if err != nil {
+		t.Fatalf("make LAN: %v", err)
+	}
+	t.Cleanup(func() { closeForTest(t, l.Close) })
+	return l
+}
+
+// CaptureForTest begins a capture that ends with the test at the latest.
+func CaptureForTest(t TB, ns *NS, ifname string) *Capture {
+	t.Helper()
+	c, err := NewCapture(ns, ifname)
+	if err != nil {
+		t.Fatalf("%v", err)
+	}
+	t.Cleanup(func() { _, _ = c.Stop() })
+	return c
+}
+
 func closeForTest(t TB, closeFn func() error) {
 	t.Helper()
 	if err := closeFn(); err != nil && !errors.Is(err, os.ErrNotExist) {
