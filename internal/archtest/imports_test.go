@@ -26,6 +26,7 @@ var allowed = map[string][]string{
 	"internal/memory":    {"internal/ibv", "internal/mono", "internal/queue"},
 	"internal/transport": {"internal/queue", "internal/memory", "internal/wire", "internal/psn", "internal/mono", "internal/ibv"},
 	"internal/simnet":    {"internal/transport", "internal/queue", "internal/memory", "internal/wire", "internal/psn", "internal/mono", "internal/ibv", "internal/pcap"},
+	"internal/cmfsm":     {"internal/wire", "internal/psn", "internal/mono", "internal/ibv"},
 	"bpf":                {"internal/wire", "internal/ibv"},
 	"datapath/xsk":       {},
 	"verbs":              {"internal/queue", "internal/ibv", "internal/shm"},

@@ -63,10 +63,10 @@ func madOf(t testing.TB, frame []byte) *MAD {
 	if r := p.Parse(frame); r != Accept {
 		t.Fatal(r)
 	}
-	if p.Hdr().DestQP() != GSIQP {
+	if p.Hdr().DestQP() != ibv.GSIQPN {
 		return nil
 	}
-	if p.DETH().QKey() != GSIQKey || p.PayloadLen != MADLen || p.NPayload != 1 {
+	if p.DETH().QKey() != ibv.GSIQKey || p.PayloadLen != MADLen || p.NPayload != 1 {
 		t.Fatalf("packet to QP1: Q_Key %#x, %d bytes in %d pieces", p.DETH().QKey(), p.PayloadLen, p.NPayload)
 	}
 	return MADAt(p.Payload[0])

@@ -2,13 +2,11 @@ package wire
 
 import "encoding/binary"
 
-// A management datagram is a UD SEND between the two QP1 of two ports.
+// A management datagram is a UD SEND between two ports' QP1, ibv.GSIQPN.
 const (
-	MADLen       = 256        // every MAD, and so the payload of its packet
-	MADHeaderLen = 24         // the common header
-	MADDataLen   = 232        // what follows it
-	GSIQP        = 1          // the queue pair of management datagrams
-	GSIQKey      = 0x80010000 // its Q_Key, on every port
+	MADLen       = 256 // every MAD, and so the payload of its packet
+	MADHeaderLen = 24  // the common header
+	MADDataLen   = 232 // what follows it
 )
 
 // What the common header of a connection manager's MAD says.
