@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/transport"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
@@ -184,6 +185,7 @@ func TestHandleFaults(t *testing.T) {
 // TestDatagramPath: frames take the handle's headers; the source port is that of
 // its flow label, or of the queue pair.
 func TestDatagramPath(t *testing.T) {
+	conformance.Rule(t, "4.2-4")
 	s := newSeen()
 	r := newRig(t, rigOptions{hook: s.hook})
 	p := verbstest.UDPair(t, r.ca, r.cb, verbstest.Options{})

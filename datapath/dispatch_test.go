@@ -3,6 +3,7 @@ package datapath
 import (
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
 
@@ -32,6 +33,7 @@ func TestQPTable(t *testing.T) {
 // TestQPNumbers: numbers are in range, no two alike, and none comes again until
 // all have been used.
 func TestQPNumbers(t *testing.T) {
+	conformance.Rule(t, "7.3-4")
 	var table qpTable
 	src := qpnSource{at: 12345}
 	seen := make([]bool, maxQPN)

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/roce-xdp/roce-xdp/datapath/xsk/xsktest"
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/psn"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 	"github.com/roce-xdp/roce-xdp/verbs"
@@ -53,6 +54,7 @@ const flushRights = verbstest.All | verbs.AccessFlushGlobal
 
 // Once rdma_rxe has said a word, a FLUSH to it is right at the first attempt.
 func TestFlushToRXE(t *testing.T) {
+	conformance.Rule(t, "3.2-4")
 	var standard, rxe atomic.Uint32
 	r := newRig(t, rigOptions{hook: asRXE(&standard, &rxe)})
 	p := r.pair(verbstest.Options{Timeout: slow, Access: flushRights})
@@ -79,6 +81,7 @@ func TestFlushFirst(t *testing.T) {
 
 // Peers that keep to the specification never see the other form.
 func TestFlushStandard(t *testing.T) {
+	conformance.Rule(t, "3.2-4")
 	var rxe atomic.Uint32
 	r := newRig(t, rigOptions{hook: func(frame []byte) xsktest.Action {
 		var p wire.Packet

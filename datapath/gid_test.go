@@ -5,6 +5,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 )
 
@@ -21,6 +22,7 @@ func addrs(list ...string) (out []netip.Addr) {
 
 // TestGIDTable follows a table through changes of the interface's addresses.
 func TestGIDTable(t *testing.T) {
+	conformance.Rule(t, "4.1-3", "4.1-4")
 	var table gidTable
 	for _, step := range []struct {
 		name           string
@@ -92,6 +94,7 @@ func TestGUID(t *testing.T) {
 }
 
 func TestActiveMTU(t *testing.T) {
+	conformance.Rule(t, "4.4-1", "4.4-2", "4.4-3", "4.4-4", "4.4-5")
 	for _, tt := range []struct {
 		link int
 		want ibv.MTU

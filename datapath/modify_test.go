@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/roce-xdp/roce-xdp/datapath/xsk/xsktest"
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/transport"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
@@ -130,6 +131,7 @@ func (s *seen) to(mac [6]byte) int {
 }
 
 func TestPathFields(t *testing.T) {
+	conformance.Rule(t, "4.2-3")
 	s := newSeen()
 	r := newRig(t, rigOptions{hook: s.hook})
 	p := r.pair(verbstest.Options{})
@@ -147,6 +149,7 @@ func TestPathFields(t *testing.T) {
 }
 
 func TestAddressVectorFields(t *testing.T) {
+	conformance.Rule(t, "4.2-3", "4.3-1", "4.3-3", "4.3-4")
 	r := newRig(t, rigOptions{})
 	six := netip.MustParseAddr("fd00::1")
 	if err := r.a.setAddresses([]netip.Addr{addrA, six}); err != nil {

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/roce-xdp/roce-xdp/datapath/xsk/xsktest"
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/verbs"
 	"github.com/roce-xdp/roce-xdp/verbs/verbstest"
 )
@@ -112,6 +113,7 @@ func TestDatagramsIPv6(t *testing.T) {
 // TestDatagramsDropped: what must not be received leaves its receive work request
 // to the next datagram, and a counter.
 func TestDatagramsDropped(t *testing.T) {
+	conformance.Rule(t, "4.5-6")
 	for _, tt := range []struct {
 		name    string
 		change  func(p *verbstest.Pair, wr *verbs.SendWR)
@@ -195,6 +197,7 @@ func TestDatagramLongerThanMTU(t *testing.T) {
 // TestAnswerByCompletion: a server that knows nobody answers each by what it
 // received.
 func TestAnswerByCompletion(t *testing.T) {
+	conformance.Rule(t, "8.3-3")
 	r := newRig(t, rigOptions{})
 	p := verbstest.UDPair(t, r.ca, r.cb, verbstest.Options{})
 	if err := errors.Join(p.B.Recv(2, 0, 100), p.A.Recv(3, 0, 100)); err != nil {
@@ -243,6 +246,7 @@ func TestAnswerByCompletion(t *testing.T) {
 // TestPrivilegedQKey: a Q_Key with bit 31 is for those with the capability, and a
 // work request that has it sends the queue pair's own.
 func TestPrivilegedQKey(t *testing.T) {
+	conformance.Rule(t, "8.2-4")
 	const privileged, plain = 0x80000001, 0x7fffffff
 	r := newRig(t, rigOptions{})
 	p := verbstest.UDPair(t, r.ca, r.cb, verbstest.Options{})

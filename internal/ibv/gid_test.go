@@ -3,9 +3,12 @@ package ibv
 import (
 	"net/netip"
 	"testing"
+
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 )
 
 func TestGIDOfAddress(t *testing.T) {
+	conformance.Rule(t, "4.1-1", "4.1-2")
 	for _, tc := range []struct {
 		addr, gid string
 		is4       bool
@@ -27,6 +30,7 @@ func TestGIDOfAddress(t *testing.T) {
 }
 
 func TestGIDIsBytesOfTheAddress(t *testing.T) {
+	conformance.Rule(t, "4.1-1")
 	g := GIDOf(netip.MustParseAddr("1.2.3.4"))
 	if want := (GID{10: 0xff, 11: 0xff, 12: 1, 13: 2, 14: 3, 15: 4}); g != want {
 		t.Errorf("got % x", g[:])

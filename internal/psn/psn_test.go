@@ -4,9 +4,12 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 )
 
 func TestOrderAcrossWrap(t *testing.T) {
+	conformance.Rule(t, "6.1-1")
 	for _, c := range []struct {
 		p, q PSN
 		sub  int

@@ -3,6 +3,7 @@ package transport
 import (
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/psn"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
@@ -49,6 +50,7 @@ func TestResponderCountsAcrossTheWrap(t *testing.T) {
 }
 
 func TestResponderMSNWraps(t *testing.T) {
+	conformance.Rule(t, "5.4-2")
 	r := newRespRig(t)
 	r.q.resp.st.msn = psn.Mask
 	r.arrive(r.write(1000, 0, []byte{1})...)

@@ -1,8 +1,13 @@
 package wire
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
+)
 
 func TestFlowLabelToPort(t *testing.T) {
+	conformance.Rule(t, "4.2-1")
 	for _, c := range []struct {
 		label uint32
 		want  uint16
@@ -19,6 +24,7 @@ func TestFlowLabelToPort(t *testing.T) {
 }
 
 func TestFlowLabelFromPorts(t *testing.T) {
+	conformance.Rule(t, "4.2-5")
 	if got := FlowLabelFromPorts(43840, 7174); got != 0x4D8C6 {
 		t.Errorf("43840 to 7174: %#x, want 0x4d8c6", got)
 	}
@@ -28,6 +34,7 @@ func TestFlowLabelFromPorts(t *testing.T) {
 }
 
 func TestFlowLabelFromQPNs(t *testing.T) {
+	conformance.Rule(t, "4.2-2")
 	for _, c := range []struct{ a, b, want uint32 }{
 		{0x11, 0x11, 0x121},
 		{0, 0x12, 0},
@@ -46,6 +53,7 @@ func TestFlowLabelFromQPNs(t *testing.T) {
 }
 
 func TestPortFromQPN(t *testing.T) {
+	conformance.Rule(t, "4.2-4")
 	for qpn, want := range map[uint32]uint16{0: 0xC000, 1: 0xD872, 2: 0xF0E4} {
 		if got := PortFromQPN(qpn); got != want {
 			t.Errorf("PortFromQPN(%d) = %#x, want %#x", qpn, got, want)

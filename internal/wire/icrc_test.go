@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 )
 
 // slowICRC is the definition, bit by bit: a second opinion that shares nothing
@@ -34,6 +36,7 @@ func slowCRC(c uint32, b []byte) uint32 {
 }
 
 func TestSlowCRC(t *testing.T) {
+	conformance.Rule(t, "3.1-7")
 	if got := ^slowCRC(0xFFFFFFFF, []byte("123456789")); got != 0xCBF43926 {
 		t.Fatalf("CRC-32 of the check string is %#x, want 0xcbf43926", got)
 	}
@@ -45,6 +48,7 @@ func TestSlowCRC(t *testing.T) {
 // Any bytes will do as a packet: both forms agree with the definition for all
 // lengths, offsets and cuts, and leave the buffer as it was.
 func TestICRCAgainstDefinition(t *testing.T) {
+	conformance.Rule(t, "3.1-1", "3.1-7")
 	rapid.Check(t, func(t *rapid.T) {
 		v6 := rapid.Bool().Draw(t, "v6")
 		l3 := rapid.IntRange(8, 22).Draw(t, "l3")

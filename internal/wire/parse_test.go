@@ -7,6 +7,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 )
 
 func TestParseFields(t *testing.T) {
@@ -89,6 +91,7 @@ func TestParseExtensionHeaders(t *testing.T) {
 type change func(b []byte, l3, bth int) []byte
 
 func TestDropReasons(t *testing.T) {
+	conformance.Rule(t, "2.1-30", "3.1-8", "3.1-10", "4.3-5", "4.5-1", "4.5-2", "4.5-3", "4.5-4", "4.5-5")
 	for _, c := range []struct {
 		name string
 		path PathFields
@@ -172,6 +175,7 @@ func TestHeadersOnlyAcceptsAnyICRC(t *testing.T) {
 }
 
 func TestVLANTags(t *testing.T) {
+	conformance.Rule(t, "3.1-9", "4.5-11")
 	for _, c := range []struct {
 		name        string
 		tags        string // between the MAC addresses and the EtherType
@@ -201,6 +205,7 @@ func TestVLANTags(t *testing.T) {
 }
 
 func TestFlushICRCForms(t *testing.T) {
+	conformance.Rule(t, "3.2-2", "3.2-3")
 	f := flushFrame()
 	frame := f.bytes()
 	end := len(frame) - ICRCLen

@@ -5,9 +5,12 @@ import (
 	"testing"
 
 	"pgregory.net/rapid"
+
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 )
 
 func TestPathBytes(t *testing.T) {
+	conformance.Rule(t, "4.3-2", "4.3-5", "4.3-6", "4.3-7")
 	v6 := testV6
 	v6.Tagged, v6.VLAN, v6.PCP = true, 0x123, 6
 	untaggedVLAN := testV4
@@ -65,6 +68,7 @@ func TestPathMixedFamilies(t *testing.T) {
 }
 
 func TestPathDefaultTTL(t *testing.T) {
+	conformance.Rule(t, "4.3-3")
 	for _, f := range []PathFields{testV4, testV6} {
 		f.TTL = 0
 		frame := testFrame{path: f, bth: BTHFields{Opcode: RC | SendOnly, DestQP: 1}}
@@ -77,6 +81,7 @@ func TestPathDefaultTTL(t *testing.T) {
 
 // What Put writes, Parse reads: every field, and a right IPv4 checksum.
 func TestPathRoundTrip(t *testing.T) {
+	conformance.Rule(t, "4.3-1", "4.3-2", "4.3-4")
 	rapid.Check(t, func(t *rapid.T) {
 		f := PathFields{
 			Tagged: rapid.Bool().Draw(t, "tagged"), PCP: rapid.Uint8Max(7).Draw(t, "pcp"), VLAN: rapid.Uint16Max(0xFFF).Draw(t, "vlan"),

@@ -3,6 +3,8 @@ package wire
 import (
 	"testing"
 	"time"
+
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 )
 
 func TestSyndromeKinds(t *testing.T) {
@@ -50,6 +52,7 @@ func TestSyndromeConstructors(t *testing.T) {
 
 // Each credit code is a power of two or three halves of one.
 func TestCredits(t *testing.T) {
+	conformance.Rule(t, "5.2-1")
 	small := []int{0, 1, 2, 3}
 	for code := range uint8(31) {
 		want := 0
@@ -92,6 +95,7 @@ func TestCreditCode(t *testing.T) {
 }
 
 func TestRNRTimer(t *testing.T) {
+	conformance.Rule(t, "5.3-1")
 	for code, want := range map[uint8]time.Duration{
 		0: 655360 * time.Microsecond, 1: 10 * time.Microsecond, 5: 60 * time.Microsecond, 12: 640 * time.Microsecond,
 		14: 1280 * time.Microsecond, 20: 10240 * time.Microsecond, 25: 61440 * time.Microsecond, 31: 491520 * time.Microsecond,

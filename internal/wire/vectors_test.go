@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/pcap"
 )
 
@@ -109,6 +110,7 @@ func TestVectorOpcodes(t *testing.T) {
 }
 
 func TestVectorsReencode(t *testing.T) {
+	conformance.Rule(t, "3.3-1")
 	forms := map[ICRCForm]int{}
 	eachVector(t, func(t *testing.T, name string, n int, frame []byte) {
 		var p Packet
@@ -151,6 +153,7 @@ func masked(p *Packet, off int, bit byte) bool {
 }
 
 func TestVectorsEveryBit(t *testing.T) {
+	conformance.Rule(t, "3.1-2", "3.1-3", "3.1-4", "3.1-5", "3.1-6")
 	flipped := 0
 	eachVector(t, func(t *testing.T, name string, n int, frame []byte) {
 		var p, q Packet
@@ -190,6 +193,7 @@ func hexFrame(t testing.TB, name string) []byte {
 }
 
 func TestPublicPackets(t *testing.T) {
+	conformance.Rule(t, "3.1-8", "3.3-1")
 	for _, c := range []struct {
 		name string
 		want BTHFields

@@ -74,3 +74,16 @@ func TestErrorNaks(t *testing.T) {
 		})
 	}
 }
+
+func TestReservedSyndromesAreDropped(t *testing.T) {
+	for _, syn := range []wire.Syndrome{0x40, 0x5F, 0x80, 0x9F, 0xA0, 0xE0, 0xFF} {
+		c := RC(t, "5.1-9")
+		c.Post(Send(10))
+		c.Sends(SendOnly(0).AckReq())
+		c.Gets(Nak(0, syn))
+		c.Quiet()
+		c.Counts(transport.DropSyndrome, 1)
+		c.Gets(Ack(0))
+		c.Completes(Done(1))
+	}
+}
