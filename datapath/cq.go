@@ -18,10 +18,10 @@ type cq struct {
 	dev     *Device
 	ring    atomic.Pointer[queue.Ring]
 	t       *transport.CQ
-	raised  chan struct{} // has an element while an event waits for a waiter
-	workers atomic.Uint64 // of the queue pairs that complete to it
-	users   map[*qp]int   // guarded by the device's lock
-	gone    bool          // guarded by the device's lock
+	raised  chan struct{}   // has an element while an event waits for a waiter
+	workers atomic.Uint64   // of the queue pairs that complete to it
+	users   map[any]*worker // who completes to it; guarded by the device's lock
+	gone    bool            // guarded by the device's lock
 	events  eventMarks
 }
 
@@ -31,7 +31,7 @@ func (d *Device) CreateCQ(entries int) (verbs.ProviderCQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cq{dev: d, t: transport.NewCQ(ring), raised: make(chan struct{}, 1), users: map[*qp]int{}}
+	c := &cq{dev: d, t: transport.NewCQ(ring), raised: make(chan struct{}, 1), users: map[any]*worker{}}
 	c.ring.Store(ring)
 	c.t.Owner = c
 	d.mu.Lock()
@@ -193,12 +193,13 @@ func (c *cq) driveUntilEvent(ctx context.Context) error {
 	}
 }
 
-// Destroy frees the queue. It is ErrBusy while queue pairs complete to it.
+// Destroy frees the queue. It is ErrBusy while queue pairs, or shared receive queues
+// of XRC domains, complete to it.
 func (c *cq) Destroy() error {
 	c.dev.mu.Lock()
 	defer c.dev.mu.Unlock()
 	if len(c.users) != 0 && !c.dev.closed.Load() {
-		return fmt.Errorf("%w: %d queue pairs complete to the queue: destroy them first", ErrBusy, len(c.users))
+		return fmt.Errorf("%w: %d queue pairs and shared receive queues complete to the queue: destroy them first", ErrBusy, len(c.users))
 	}
 	c.gone = true
 	delete(c.dev.cqs, c)
@@ -206,18 +207,26 @@ func (c *cq) Destroy() error {
 	return nil
 }
 
-// use counts one end of q that completes to c. The device's lock is held.
-func (c *cq) use(q *qp) {
-	c.users[q]++
-	c.workers.Or(1 << q.w.id)
+// isGone reports whether c was destroyed; no queue was not. The device's lock is
+// held.
+func (c *cq) isGone() bool { return c != nil && c.gone }
+
+// use says that user, a *qp or *srq on worker w, completes to c, or to no queue. The
+// device's lock is held.
+func (c *cq) use(user any, w *worker) {
+	if c == nil {
+		return
+	}
+	c.users[user] = w
+	c.workers.Or(1 << w.id)
 }
 
-// unuse undoes all use by q. The device's lock is held.
-func (c *cq) unuse(q *qp) {
-	delete(c.users, q)
+// unuse undoes use. The device's lock is held.
+func (c *cq) unuse(user any) {
+	delete(c.users, user)
 	var mask uint64
-	for other := range c.users {
-		mask |= 1 << other.w.id
+	for _, w := range c.users {
+		mask |= 1 << w.id
 	}
 	c.workers.Store(mask)
 }

@@ -24,6 +24,8 @@ const (
 	maxQP     = maxQPN - minQPN // as many as there are numbers
 	maxCQ     = 1 << 20
 	maxSRQ    = 1 << 20
+	maxSRQN   = 1<<24 - 1 // numbers of those in XRC domains
+	maxXRCD   = 1 << 16
 	maxPD     = 1 << 20
 	maxMR     = 1 << 16
 	maxMRSize = 1 << 46
@@ -80,6 +82,11 @@ type Device struct {
 	lastAH    uint32
 	connected int
 	srqs      int
+
+	xrcds      map[uint32]*xrcd
+	lastXRCD   uint32
+	srqNumbers map[uint32]struct{} // in use
+	lastSRQN   uint32
 }
 
 // steering is what the device needs of the XDP program.
@@ -150,6 +157,10 @@ func newDevice(c config) *Device {
 		qps:     map[*qp]struct{}{},
 		buffers: map[uint64][]byte{},
 		handles: map[uint32]*handleRoute{},
+		xrcds:   map[uint32]*xrcd{},
+
+		srqNumbers: map[uint32]struct{}{},
+		lastSRQN:   rand.Uint32N(maxSRQN), // one of an earlier run names nothing
 	}
 	d.privileged = netRaw
 	d.linger = linger
@@ -213,6 +224,7 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 		MaxSRQ:         maxSRQ,
 		MaxSRQWR:       ibv.MaxQPWR,
 		MaxSRQSGE:      ibv.MaxSGE,
+		MaxXRCD:        maxXRCD,
 		MaxMR:          maxMR,
 		MaxAH:          maxAH,
 		MaxPD:          maxPD,

@@ -105,6 +105,9 @@ func (q *eventQueue) lostCount() uint64 {
 func marksOf(e *verbs.ProviderEvent) *eventMarks {
 	switch {
 	case e.QP != nil:
+		if h, ok := e.QP.(*target); ok {
+			return &h.marks
+		}
 		return &e.QP.(*qp).events
 	case e.CQ != nil:
 		return &e.CQ.(*cq).events
@@ -114,11 +117,20 @@ func marksOf(e *verbs.ProviderEvent) *eventMarks {
 	return nil
 }
 
-// report queues an event of the engine.
+// report queues an event of the engine. The lock of its worker is held.
 func (d *Device) report(e transport.Event) {
 	out := verbs.ProviderEvent{Type: e.Type, Port: 1}
 	if e.QP != nil {
-		out.QP = e.QP.Config().Owner.(*qp)
+		q := e.QP.Config().Owner.(*qp)
+		if q.xrcd != nil {
+			// Every program that has the target hears of it.
+			for _, h := range q.targets {
+				out.QP = h
+				d.events.put(out, &h.marks)
+			}
+			return
+		}
+		out.QP = q
 	}
 	if e.CQ != nil {
 		out.CQ = e.CQ.Owner.(*cq)

@@ -24,6 +24,9 @@ type qp struct {
 	cfg transport.Config
 	srq *srq // nil: a receive queue of its own
 
+	xrcd    *xrcd     // of a target
+	targets []*target // handles on it; guarded by the worker's lock
+
 	datagram bool // its packets go by address handles
 	events   eventMarks
 
@@ -55,22 +58,27 @@ type qp struct {
 // CreateQP makes a queue pair and gives it to the worker that has fewest, or to
 // that of its shared receive queue.
 func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) {
+	receives := true
 	switch attr.Type {
 	case ibv.QPTypeRC, ibv.QPTypeUC, ibv.QPTypeUD:
+	case ibv.QPTypeXRCSend:
+		receives = false
+	case ibv.QPTypeXRCRecv:
+		return d.createTarget(attr)
 	case ibv.QPTypeGSI:
 		if !d.privileged() {
 			return nil, fmt.Errorf("%w: queue pair 1 speaks for the whole port, which needs CAP_NET_RAW", ErrPermission)
 		}
 	default:
-		return nil, fmt.Errorf("%w: queue pairs of type %v: RC, UC, UD and GSI are there", ErrUnsupported, attr.Type)
+		return nil, fmt.Errorf("%w: queue pairs of type %v: RC, UC, UD, XRC and GSI are there", ErrUnsupported, attr.Type)
 	}
-	send, ok1 := attr.SendCQ.(*cq)
-	recv, ok2 := attr.RecvCQ.(*cq)
-	if !ok1 || !ok2 || send == nil || recv == nil || send.dev != d || recv.dev != d {
-		return nil, fmt.Errorf("%w: a completion queue is not of this device", ErrInvalid)
+	send, ok1 := d.ownCQ(attr.SendCQ, true)
+	recv, ok2 := d.ownCQ(attr.RecvCQ, receives)
+	if !ok1 || !ok2 {
+		return nil, fmt.Errorf("%w: a completion queue is not of this device, or an initiator has one to receive", ErrInvalid)
 	}
 	var shared *srq
-	if attr.SRQ != nil {
+	if attr.SRQ != nil && receives {
 		if shared, ok1 = attr.SRQ.(*srq); !ok1 || shared == nil || shared.dev != d {
 			return nil, fmt.Errorf("%w: the shared receive queue is not of this device", ErrInvalid)
 		}
@@ -88,7 +96,7 @@ func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) 
 		return nil, err
 	}
 	var rq *queue.Ring
-	if shared != nil {
+	if shared != nil || !receives {
 		c.MaxRecvWR, c.MaxRecvSGE = 0, 0
 	} else if rq, err = queue.New(max(c.MaxRecvWR, 1), queue.RecvElemSize(c.MaxRecvSGE)); err != nil {
 		return nil, err
@@ -99,7 +107,10 @@ func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) 
 	q := &qp{dev: d, srq: shared, timerPos: noTimer, datagram: attr.Type.Datagram()}
 	q.cfg = transport.Config{
 		Type: attr.Type, PD: memory.PD(attr.PD), Cap: c, SigAll: attr.SigAll, Context: attr.Context,
-		SendCQ: send.t, RecvCQ: recv.t, SQ: sq, RQ: rq, Owner: q,
+		SendCQ: send.t, SQ: sq, RQ: rq, Owner: q,
+	}
+	if recv != nil {
+		q.cfg.RecvCQ = recv.t
 	}
 	if shared != nil {
 		q.cfg.SRQ = shared.t
@@ -111,14 +122,25 @@ func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) 
 	return q, nil
 }
 
-// enroll numbers q, gives it a worker and makes it known to all who deliver.
+// ownCQ is the completion queue p of this device, or none when the queue pair needs
+// none.
+func (d *Device) ownCQ(p verbs.ProviderCQ, needed bool) (c *cq, ok bool) {
+	if !needed {
+		return nil, p == nil
+	}
+	c, ok = p.(*cq)
+	return c, ok && c != nil && c.dev == d
+}
+
+// enroll numbers q, gives it a worker and makes it known to all who deliver. A
+// queue that q does not have is nil.
 func (d *Device) enroll(q *qp, send, recv *cq) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.closed.Load() {
 		return ErrClosed
 	}
-	if send.gone || recv.gone {
+	if send.isGone() || recv.isGone() {
 		return fmt.Errorf("%w: a completion queue was destroyed", ErrInvalid)
 	}
 	if q.srq != nil && q.srq.gone {
@@ -129,8 +151,11 @@ func (d *Device) enroll(q *qp, send, recv *cq) error {
 		return err
 	}
 	w := slices.MinFunc(d.workers, func(a, b *worker) int { return a.qps - b.qps })
-	if q.srq != nil {
+	switch {
+	case q.srq != nil:
 		w = q.srq.w
+	case q.xrcd != nil:
+		w = q.xrcd.w
 	}
 	q.num, q.cfg.QPN, q.w = num, num, w
 	q.t = transport.NewQP(w.env, q.cfg)
@@ -146,8 +171,8 @@ func (d *Device) enroll(q *qp, send, recv *cq) error {
 		q.srq.users++
 	}
 	d.qps[q] = struct{}{}
-	send.use(q)
-	recv.use(q)
+	send.use(q, q.w)
+	recv.use(q, q.w)
 	d.table.put(num, q)
 	return nil
 }
@@ -249,7 +274,7 @@ func (q *qp) Modify(attr *ibv.QPAttr, mask ibv.AttrMask) error {
 		q.dev.setRoute(q, r)
 	}
 	if mask&ibv.QPAttrState != 0 {
-		q.dev.setConnected(q, q.cfg.Type == ibv.QPTypeRC && attr.State >= ibv.QPStateRTR && attr.State <= ibv.QPStateSQD)
+		q.dev.setConnected(q, q.cfg.Type.Reliable() && attr.State >= ibv.QPStateRTR && attr.State <= ibv.QPStateSQD)
 	}
 	return nil
 }
@@ -303,8 +328,15 @@ func (q *qp) Destroy() error {
 		q.srq.users--
 	}
 	delete(d.qps, q)
-	q.cfg.SendCQ.Owner.(*cq).unuse(q)
-	q.cfg.RecvCQ.Owner.(*cq).unuse(q)
-	d.pds[uint32(q.cfg.PD)]--
+	for _, c := range []*transport.CQ{q.cfg.SendCQ, q.cfg.RecvCQ} {
+		if c != nil {
+			c.Owner.(*cq).unuse(q)
+		}
+	}
+	if q.xrcd != nil {
+		q.xrcd.users--
+	} else {
+		d.pds[uint32(q.cfg.PD)]--
+	}
 	return steerErr
 }

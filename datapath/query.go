@@ -10,7 +10,7 @@ import (
 
 // caps are what the engine can do whatever the interface is.
 const caps = ibv.DeviceBadPKeyCntr | ibv.DeviceBadQKeyCntr | ibv.DeviceUDAVPortEnforce | ibv.DeviceCurrQPStateMod |
-	ibv.DevicePortActiveEvent | ibv.DeviceSysImageGUID | ibv.DeviceRCRNRNakGen | ibv.DeviceSRQResize |
+	ibv.DevicePortActiveEvent | ibv.DeviceSysImageGUID | ibv.DeviceRCRNRNakGen | ibv.DeviceSRQResize | ibv.DeviceXRC |
 	ibv.DeviceFlushGlobal | ibv.DeviceAtomicWrite
 
 // ackDelay is the local CA ACK delay, 4.096 us * 2^15 = 134 ms, as of Linux's rxe:

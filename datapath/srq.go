@@ -1,9 +1,7 @@
 package datapath
 
 import (
-	"cmp"
 	"fmt"
-	"slices"
 	"sync"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -21,6 +19,9 @@ type srq struct {
 	t   *transport.SRQ
 	pd  uint32
 
+	xrcd *xrcd // nil: not of an XRC domain
+	cq   *cq   // of one that is
+
 	users int  // queue pairs; guarded by the device's lock
 	gone  bool // guarded by the device's lock
 
@@ -31,9 +32,10 @@ type srq struct {
 	attr   ibv.SRQAttr // capacities; the limit is the engine's
 }
 
-// CreateSRQ makes a shared receive queue on the worker that has fewest queue pairs
-// and, of these, fewest such queues.
-func (d *Device) CreateSRQ(pd uint32, attr *ibv.SRQAttr) (verbs.ProviderSRQ, error) {
+// CreateSRQ makes a shared receive queue on the worker of its XRC domain, or on the
+// one that has fewest queue pairs and, of these, fewest such queues.
+func (d *Device) CreateSRQ(init *verbs.ProviderSRQInit) (verbs.ProviderSRQ, error) {
+	attr, pd := &init.Attr, init.PD
 	if attr.MaxSGE < 1 || attr.MaxSGE > ibv.MaxSGE {
 		return nil, fmt.Errorf("%w: MaxSGE is %d: 1 to %d are possible", ErrInvalid, attr.MaxSGE, ibv.MaxSGE)
 	}
@@ -44,25 +46,66 @@ func (d *Device) CreateSRQ(pd uint32, attr *ibv.SRQAttr) (verbs.ProviderSRQ, err
 	if err != nil {
 		return nil, err
 	}
+	s := &srq{dev: d, pd: pd, ring: ring, attr: *attr}
+	if init.XRCD != 0 {
+		var ok bool
+		if s.cq, ok = d.ownCQ(init.CQ, true); !ok {
+			return nil, fmt.Errorf("%w: the completion queue is not of this device", ErrInvalid)
+		}
+		if s.xrcd, err = d.enterXRCD(init.XRCD); err != nil {
+			return nil, err
+		}
+	}
 	if err := d.enterPD(pd); err != nil {
+		s.leave()
 		return nil, err
 	}
-	s := &srq{dev: d, t: transport.NewSRQ(ring, memory.PD(pd)), pd: pd, ring: ring, attr: *attr}
-	s.t.Owner = s
-	s.t.SetLimit(attr.Limit)
+	if err := d.admitSRQ(s); err != nil {
+		d.leavePD(pd)
+		s.leave()
+		return nil, err
+	}
+	return s, nil
+}
+
+// leave gives up the place in an XRC domain.
+func (s *srq) leave() {
+	if s.xrcd != nil {
+		s.dev.leaveXRCD(s.xrcd)
+	}
+}
+
+// admitSRQ gives s a worker and, in an XRC domain, a number.
+func (d *Device) admitSRQ(s *srq) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if d.srqs >= maxSRQ {
-		d.pds[pd]--
-		return nil, fmt.Errorf("%w: %d shared receive queues", ErrLimit, maxSRQ)
+		return fmt.Errorf("%w: %d shared receive queues", ErrLimit, maxSRQ)
+	}
+	if s.cq.isGone() {
+		return fmt.Errorf("%w: the completion queue was destroyed", ErrInvalid)
+	}
+	if s.xrcd == nil {
+		s.w, s.t = d.idlest(), transport.NewSRQ(s.ring, memory.PD(s.pd))
+	} else {
+		s.w, s.t = s.xrcd.w, transport.NewXRCSRQ(s.ring, memory.PD(s.pd), s.cq.t, d.srqNumber())
+	}
+	s.t.Owner = s
+	s.t.SetLimit(s.attr.Limit)
+	if s.xrcd != nil {
+		if err := s.w.control(func() { s.xrcd.t.Add(s.t) }); err != nil {
+			return err
+		}
+		d.srqNumbers[s.t.Num()] = struct{}{}
+		s.cq.use(s, s.w)
 	}
 	d.srqs++
-	s.w = slices.MinFunc(d.workers, func(a, b *worker) int {
-		return cmp.Or(cmp.Compare(a.qps, b.qps), cmp.Compare(a.srqs, b.srqs))
-	})
 	s.w.srqs++
-	return s, nil
+	return nil
 }
+
+// Num is the number by which requests of XRC name the queue, 0 without a domain.
+func (s *srq) Num() uint32 { return s.t.Num() }
 
 func checkSRQ(a *ibv.SRQAttr) error {
 	if a.MaxWR < 1 || a.MaxWR > ibv.MaxQPWR || a.Limit < 0 || a.Limit > a.MaxWR {
@@ -134,8 +177,8 @@ func (s *srq) Query() (attr ibv.SRQAttr, err error) {
 	return attr, nil
 }
 
-// Destroy frees the queue. It is ErrBusy while queue pairs use it. Destroying
-// twice is no error.
+// Destroy frees the queue. It is ErrBusy while queue pairs use it; targets of its
+// domain find that it is gone. Destroying twice is no error.
 func (s *srq) Destroy() error {
 	d := s.dev
 	d.mu.Lock()
@@ -148,6 +191,13 @@ func (s *srq) Destroy() error {
 	}
 	s.gone = true
 	d.events.forget(&s.events)
+	if s.xrcd != nil {
+		// An error says that the device is closed, and nobody looks any more.
+		_ = s.w.control(func() { s.xrcd.t.Remove(s.t) })
+		delete(d.srqNumbers, s.t.Num())
+		s.cq.unuse(s)
+		s.xrcd.users--
+	}
 	s.w.srqs--
 	d.srqs--
 	d.pds[s.pd]--

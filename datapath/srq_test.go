@@ -170,7 +170,7 @@ func TestSharedPlacement(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		p, err := r.a.CreateSRQ(pd, &ibv.SRQAttr{MaxWR: 4, MaxSGE: 1})
+		p, err := r.a.CreateSRQ(&verbs.ProviderSRQInit{PD: pd, Attr: ibv.SRQAttr{MaxWR: 4, MaxSGE: 1}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -210,7 +210,7 @@ func TestSharedRefuses(t *testing.T) {
 		"limit":             {pd, ibv.SRQAttr{MaxWR: 1, MaxSGE: 1, Limit: 2}},
 		"unknown domain":    {pd + 9, ibv.SRQAttr{MaxWR: 1, MaxSGE: 1}},
 	} {
-		if _, err := r.a.CreateSRQ(tt.pd, &tt.attr); !errors.Is(err, ErrInvalid) {
+		if _, err := r.a.CreateSRQ(&verbs.ProviderSRQInit{PD: tt.pd, Attr: tt.attr}); !errors.Is(err, ErrInvalid) {
 			t.Errorf("%s: %v, want ErrInvalid", name, err)
 		}
 	}
@@ -218,11 +218,11 @@ func TestSharedRefuses(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	other, err := r.b.CreateSRQ(foreign, &ibv.SRQAttr{MaxWR: 1, MaxSGE: 1})
+	other, err := r.b.CreateSRQ(&verbs.ProviderSRQInit{PD: foreign, Attr: ibv.SRQAttr{MaxWR: 1, MaxSGE: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	gone, err := r.a.CreateSRQ(pd, &ibv.SRQAttr{MaxWR: 1, MaxSGE: 1})
+	gone, err := r.a.CreateSRQ(&verbs.ProviderSRQInit{PD: pd, Attr: ibv.SRQAttr{MaxWR: 1, MaxSGE: 1}})
 	if err = errors.Join(err, gone.Destroy()); err != nil {
 		t.Fatal(err)
 	}
@@ -241,7 +241,7 @@ func TestSharedRefuses(t *testing.T) {
 func TestSharedDestroyOrder(t *testing.T) {
 	r := newRig(t, rigOptions{queues: 2})
 	init := initOf(t, r.a)
-	s, err := r.a.CreateSRQ(init.PD, &ibv.SRQAttr{MaxWR: 4, MaxSGE: 1})
+	s, err := r.a.CreateSRQ(&verbs.ProviderSRQInit{PD: init.PD, Attr: ibv.SRQAttr{MaxWR: 4, MaxSGE: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -17,6 +17,7 @@ type Context struct {
 	cqs     map[*CQ]struct{}
 	qps     map[ProviderQP]*QP
 	srqs    map[ProviderSRQ]*SRQ
+	xrcds   map[*XRCD]struct{}
 	buffers map[*byte][]byte
 }
 
@@ -29,6 +30,7 @@ func NewContext(p Provider) *Context {
 		cqs:     map[*CQ]struct{}{},
 		qps:     map[ProviderQP]*QP{},
 		srqs:    map[ProviderSRQ]*SRQ{},
+		xrcds:   map[*XRCD]struct{}{},
 		buffers: map[*byte][]byte{},
 	}
 }
@@ -122,7 +124,7 @@ func (c *Context) Close() error {
 	for _, s := range c.srqs {
 		srqs = append(srqs, s)
 	}
-	cqs, pds := keys(c.cqs), keys(c.pds)
+	xrcds, cqs, pds := keys(c.xrcds), keys(c.cqs), keys(c.pds)
 	c.mu.Unlock()
 
 	var errs []error
@@ -131,6 +133,9 @@ func (c *Context) Close() error {
 	}
 	for _, s := range srqs {
 		errs = append(errs, s.Destroy())
+	}
+	for _, d := range xrcds {
+		errs = append(errs, d.Close())
 	}
 	for _, cq := range cqs {
 		errs = append(errs, cq.Destroy())

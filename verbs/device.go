@@ -21,6 +21,7 @@ type DeviceAttr struct {
 	MaxSRQ         int
 	MaxSRQWR       int
 	MaxSRQSGE      int
+	MaxXRCD        int // XRC domains
 	MaxMR          int
 	MaxAH          int
 	MaxPD          int

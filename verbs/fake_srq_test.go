@@ -10,6 +10,8 @@ import (
 // tests.
 type fakeSRQ struct {
 	pd     uint32
+	xrcd   uint32
+	num    uint32
 	attr   ibv.SRQAttr
 	mask   ibv.SRQAttrMask // of the last Modify
 	ring   *queue.Ring
@@ -18,17 +20,22 @@ type fakeSRQ struct {
 	gone   bool
 }
 
-func (f *fakeDevice) CreateSRQ(pd uint32, attr *ibv.SRQAttr) (verbs.ProviderSRQ, error) {
+func (f *fakeDevice) CreateSRQ(init *verbs.ProviderSRQInit) (verbs.ProviderSRQ, error) {
+	attr := &init.Attr
 	r, err := queue.New(attr.MaxWR, queue.RecvElemSize(attr.MaxSGE))
 	if err != nil {
 		return nil, err
 	}
-	s := &fakeSRQ{pd: pd, attr: *attr, ring: r, cons: queue.NewConsumer(r)}
+	s := &fakeSRQ{pd: init.PD, xrcd: init.XRCD, attr: *attr, ring: r, cons: queue.NewConsumer(r)}
+	if init.XRCD != 0 {
+		s.num = uint32(0x51 + len(f.srqs))
+	}
 	f.srqs = append(f.srqs, s)
 	return s, nil
 }
 
 func (s *fakeSRQ) Ring() *queue.Ring           { return s.ring }
+func (s *fakeSRQ) Num() uint32                 { return s.num }
 func (s *fakeSRQ) Query() (ibv.SRQAttr, error) { return s.attr, nil }
 
 func (s *fakeSRQ) Modify(a *ibv.SRQAttr, mask ibv.SRQAttrMask) error {

@@ -27,6 +27,7 @@ type fakeDevice struct {
 	events  chan verbs.ProviderEvent
 	gids    []verbs.GIDEntry
 	srqs    []*fakeSRQ
+	xrcds   map[uint32]verbs.XRCDInitAttr
 	ahs     map[uint32]ibv.AddressVector
 	lastAH  uint32
 
@@ -81,6 +82,26 @@ func (f *fakeDevice) CreateAH(_ uint32, av *ibv.AddressVector) (uint32, error) {
 }
 
 func (f *fakeDevice) DestroyAH(ah uint32) error { delete(f.ahs, ah); return nil }
+
+func (f *fakeDevice) OpenXRCD(attr *verbs.XRCDInitAttr) (uint32, error) {
+	if f.xrcds == nil {
+		f.xrcds = map[uint32]verbs.XRCDInitAttr{}
+	}
+	h := uint32(len(f.xrcds) + 1)
+	f.xrcds[h] = *attr
+	return h, nil
+}
+
+func (f *fakeDevice) CloseXRCD(h uint32) error { delete(f.xrcds, h); return nil }
+
+// OpenQP knows the first queue pair that was made.
+func (f *fakeDevice) OpenQP(xrcd, qpn uint32) (verbs.ProviderQP, error) {
+	if q := f.qps[0]; q.num == qpn && q.init.XRCD == xrcd {
+		again := *q
+		return &again, nil
+	}
+	return nil, fmt.Errorf("%w: no target %#x", verbs.ErrInvalid, qpn)
+}
 
 func (f *fakeDevice) NextEvent(ctx context.Context) (verbs.ProviderEvent, error) {
 	select {
@@ -187,12 +208,17 @@ type fakeQP struct {
 }
 
 func (f *fakeDevice) CreateQP(in *verbs.ProviderQPInit) (verbs.ProviderQP, error) {
+	if in.Type == verbs.XRCRecv {
+		q := &fakeQP{f: f, init: *in, num: uint32(0x11 + len(f.qps))}
+		f.qps = append(f.qps, q)
+		return q, nil
+	}
 	sq, err := queue.New(in.Cap.MaxSendWR, queue.SendElemSize(in.Cap.MaxSendSGE, in.Cap.MaxInline))
 	if err != nil {
 		return nil, err
 	}
 	var rq *queue.Ring
-	if in.SRQ == nil {
+	if in.SRQ == nil && in.Type != verbs.XRCSend {
 		if rq, err = queue.New(in.Cap.MaxRecvWR, queue.RecvElemSize(in.Cap.MaxRecvSGE)); err != nil {
 			return nil, err
 		}

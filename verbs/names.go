@@ -23,6 +23,7 @@ type (
 	QPCap          = ibv.QPCap          // capacities of a queue pair
 	SRQAttr        = ibv.SRQAttr        // attributes of a shared receive queue
 	SRQAttrMask    = ibv.SRQAttrMask    // which of them a Modify sets
+	SRQType        = ibv.SRQType        // kind of a shared receive queue
 	AddressVector  = ibv.AddressVector  // path to a peer
 	GID            = ibv.GID            // address of a port
 	DeviceCap      = ibv.DeviceCap      // what a device can do
@@ -34,6 +35,11 @@ const (
 	RC = ibv.QPTypeRC // reliable connection
 	UC = ibv.QPTypeUC // unreliable connection
 	UD = ibv.QPTypeUD // unreliable datagram
+
+	// XRC is a reliable connection of one direction whose requests name the shared
+	// receive queue that they are for; see XRCD. FLUSH and ATOMIC_WRITE it has not.
+	XRCSend = ibv.QPTypeXRCSend // initiator: a send queue only
+	XRCRecv = ibv.QPTypeXRCRecv // target: no queue at all
 
 	// GSI is the general services interface: datagrams of management, those of the
 	// connection manager above all. A device has one queue pair of it, with number
@@ -50,6 +56,12 @@ const (
 // MulticastQPN is the queue pair number of datagrams to a multicast group (IBTA
 // vol. 1, 10.5.2).
 const MulticastQPN = 0xFFFFFF
+
+// Kinds of shared receive queues.
+const (
+	SRQBasic = ibv.SRQTypeBasic
+	SRQXRC   = ibv.SRQTypeXRC // in an XRC domain
+)
 
 // Queue pair states.
 const (

@@ -103,7 +103,7 @@ func (q *QP) putSend(wr *SendWR, i int) error {
 	w := queue.SendWQE{
 		WRID: wr.WRID, Opcode: wr.Opcode, Flags: wr.Flags, NumSGE: uint16(len(wr.SGList)),
 		Imm: wr.Imm, RemoteAddr: wr.RemoteAddr, RKey: wr.RKey, Length: uint32(n),
-		CompareAdd: wr.CompareAdd, Swap: wr.Swap,
+		CompareAdd: wr.CompareAdd, Swap: wr.Swap, SRQN: wr.RemoteSRQN,
 	}
 	if wr.AH != nil {
 		w.AH, w.RemoteQPN, w.RemoteQKey = wr.AH.handle, wr.RemoteQPN, wr.RemoteQKey
@@ -189,6 +189,9 @@ func (q *QP) checkAddress(wr *SendWR) error {
 		if wr.AH != nil {
 			return invalid("an address handle: a queue pair of type %s sends to its peer only", q.typ)
 		}
+		if wr.RemoteSRQN > maxSRQN {
+			return invalid("RemoteSRQN is %#x: up to %#x are possible", wr.RemoteSRQN, maxSRQN)
+		}
 		return nil
 	}
 	switch {
@@ -206,6 +209,9 @@ func (q *QP) checkAddress(wr *SendWR) error {
 	return nil
 }
 
+// maxSRQN is the largest number of a shared receive queue.
+const maxSRQN = 0xFFFFFF
+
 // checkOpcode holds the table of operations by transport service (IBTA vol. 1,
 // table 35) and their fixed lengths.
 func (q *QP) checkOpcode(wr *SendWR, n uint64) error {
@@ -222,9 +228,13 @@ func (q *QP) checkOpcode(wr *SendWR, n uint64) error {
 			return invalid("%s needs a connected queue pair", wr.Opcode)
 		}
 		return nil
-	case OpRDMARead, OpAtomicCmpAndSwp, OpAtomicFetchAdd, OpSendWithInv, OpFlush, OpAtomicWrite:
-		if q.typ != RC {
+	case OpRDMARead, OpAtomicCmpAndSwp, OpAtomicFetchAdd, OpSendWithInv:
+		if !q.typ.Reliable() {
 			return invalid("%s needs a reliable connection", wr.Opcode)
+		}
+	case OpFlush, OpAtomicWrite:
+		if q.typ != RC {
+			return invalid("%s needs a reliable connection of type RC", wr.Opcode)
 		}
 	default:
 		return invalid("operation %s cannot be posted", wr.Opcode)
@@ -281,6 +291,9 @@ func (q *QP) sendable() error {
 	if q.gone.Load() {
 		return ErrClosed
 	}
+	if q.sq == nil {
+		return invalid("a queue pair of type %s has no send queue", q.typ)
+	}
 	switch s := QPState(q.state.Load()); s {
 	case QPStateReset, QPStateInit, QPStateRTR:
 		return fmt.Errorf("%w: %s: sending needs RTS", ErrState, s)
@@ -294,8 +307,11 @@ func (q *QP) putRecv(wr *RecvWR, i int) error {
 	if q.gone.Load() {
 		return ErrClosed
 	}
-	if q.srq != nil {
+	switch {
+	case q.srq != nil:
 		return invalid("the queue pair takes its receives from a shared queue: post them to that")
+	case q.rq == nil:
+		return invalid("a queue pair of type %s has no receive queue: post to a shared queue of the XRC domain", q.typ)
 	}
 	if QPState(q.state.Load()) == QPStateReset {
 		return fmt.Errorf("%w: RESET: receives can be posted from INIT on", ErrState)

@@ -28,7 +28,14 @@ type Provider interface {
 	// DeregisterMemory returns when nothing can touch the memory any more.
 	DeregisterMemory(mr ProviderMR) error
 	CreateCQ(entries int) (ProviderCQ, error)
-	CreateSRQ(pd uint32, attr *ibv.SRQAttr) (ProviderSRQ, error)
+	CreateSRQ(attr *ProviderSRQInit) (ProviderSRQ, error)
+	// OpenXRCD returns the handle, not 0, of a domain that is attr.Name's, or new if
+	// that is empty. Each open needs a CloseXRCD. Errors: fs.ErrExist, fs.ErrNotExist.
+	OpenXRCD(attr *XRCDInitAttr) (uint32, error)
+	CloseXRCD(xrcd uint32) error
+	// OpenQP gives one more handle on a target of the domain, which ends when all of
+	// its handles are destroyed.
+	OpenQP(xrcd, qpn uint32) (ProviderQP, error)
 	CreateQP(attr *ProviderQPInit) (ProviderQP, error)
 	// CreateAH finds the way to a peer and returns the handle that send work
 	// queue entries name it by; it is not 0.
@@ -53,13 +60,24 @@ type ProviderMR struct {
 	LKey, RKey uint32
 }
 
+// ProviderSRQInit is what a provider makes a shared receive queue of; capacities are
+// validated.
+type ProviderSRQInit struct {
+	PD   uint32
+	Attr ibv.SRQAttr
+	XRCD uint32     // 0: not of an XRC domain
+	CQ   ProviderCQ // of one that is: where its receives complete to
+}
+
 // ProviderQPInit is what a provider makes a queue pair of; capacities are
-// validated and not 0, but for those of receives when there is an SRQ.
+// validated and not 0, but for those of receives when there is an SRQ or the type
+// is XRCSend. Of type XRCRecv there are XRCD and Context alone.
 type ProviderQPInit struct {
 	PD             uint32
 	Type           ibv.QPType
 	SendCQ, RecvCQ ProviderCQ
 	SRQ            ProviderSRQ // nil: a receive queue of its own
+	XRCD           uint32
 	Cap            ibv.QPCap
 	SigAll         bool
 	Context        uint64
@@ -93,6 +111,7 @@ type ProviderSRQ interface {
 	// Ring carries receive elements; the caller is its producer. Modify may have
 	// made another one of it.
 	Ring() *queue.Ring
+	Num() uint32 // by which requests of XRC name it; 0 of others
 	// Modify sets the attributes of mask. With MaxWR the caller does not produce
 	// meanwhile and goes on at the producer index of the new Ring.
 	Modify(attr *ibv.SRQAttr, mask ibv.SRQAttrMask) error
@@ -104,8 +123,8 @@ type ProviderSRQ interface {
 // ProviderQP is the device's side of a queue pair.
 type ProviderQP interface {
 	QPN() uint32
-	SQ() *queue.Ring // the caller is the producer
-	RQ() *queue.Ring // the caller is the producer; nil with an SRQ
+	SQ() *queue.Ring // the caller is the producer; nil of XRCRecv
+	RQ() *queue.Ring // the caller is the producer; nil with an SRQ, and of XRC
 	// Doorbell says that send work requests were published; it transmits in the
 	// caller's goroutine when the worker is idle.
 	Doorbell()

@@ -10,12 +10,12 @@ import (
 )
 
 // QPInitAttr says what a queue pair is made of (ibv_qp_init_attr). Capacities
-// that are 0 get defaults: 128 work requests, 1 entry each. With SRQ, those of
-// receives are 0 whatever they were.
+// that are 0 get defaults: 128 work requests, 1 entry each. With SRQ, and of an
+// initiator of type XRCSend, those of receives are 0 whatever they were.
 type QPInitAttr struct {
 	Type    QPType
 	SendCQ  *CQ
-	RecvCQ  *CQ
+	RecvCQ  *CQ  // nil with XRCSend, which receives nothing
 	SRQ     *SRQ // where receives come from; nil: a receive queue of its own
 	Cap     QPCap
 	SigAll  bool   // every send work request generates a completion
@@ -24,7 +24,9 @@ type QPInitAttr struct {
 
 // QP is a queue pair (ibv_qp).
 type QP struct {
-	pd             *PD
+	ctx            *Context
+	pd             *PD   // nil: a target, which has its domain
+	xrcd           *XRCD // of a target
 	p              ProviderQP
 	typ            QPType
 	cap            QPCap
@@ -62,29 +64,35 @@ func (pd *PD) CreateQP(attr *QPInitAttr) (*QP, error) {
 		return nil, opErr("create qp", pd.name(), err)
 	}
 	q := &QP{
-		pd: pd, p: pq, typ: attr.Type, cap: p.Cap, sendCQ: attr.SendCQ, recvCQ: attr.RecvCQ, srq: attr.SRQ,
+		ctx: pd.ctx, pd: pd, p: pq, typ: attr.Type, cap: p.Cap, sendCQ: attr.SendCQ, recvCQ: attr.RecvCQ, srq: attr.SRQ,
 		sigAll: attr.SigAll, context: attr.Context,
-		sq: queue.NewProducer(pq.SQ()),
+		sq: newProducer(pq.SQ()), rq: newProducer(pq.RQ()),
 	}
-	if q.srq == nil {
-		q.rq = queue.NewProducer(pq.RQ())
-	} else {
+	if q.srq != nil {
 		q.srq.qps.Add(1)
 	}
 	pd.qps++
 	q.sendCQ.qps.Add(1)
-	q.recvCQ.qps.Add(1)
-	pd.ctx.mu.Lock()
-	pd.ctx.qps[pq] = q
-	pd.ctx.mu.Unlock()
+	if q.recvCQ != nil {
+		q.recvCQ.qps.Add(1)
+	}
+	q.register()
 	return q, nil
 }
 
+// register makes the queue pair known to its device.
+func (q *QP) register() {
+	q.ctx.mu.Lock()
+	q.ctx.qps[q.p] = q
+	q.ctx.mu.Unlock()
+}
+
 func (pd *PD) checkInit(attr *QPInitAttr) (*ProviderQPInit, error) {
-	if attr == nil || attr.SendCQ == nil || attr.RecvCQ == nil {
-		return nil, invalid("a queue pair needs a send and a receive completion queue")
+	cqs, err := completionQueues(attr)
+	if err != nil {
+		return nil, err
 	}
-	for _, cq := range []*CQ{attr.SendCQ, attr.RecvCQ} {
+	for _, cq := range cqs {
 		if cq.ctx != pd.ctx {
 			return nil, invalid("the completion queue belongs to another device")
 		}
@@ -112,8 +120,13 @@ func (pd *PD) checkInit(attr *QPInitAttr) (*ProviderQPInit, error) {
 		}
 	}
 	init := &ProviderQPInit{
-		PD: pd.handle, Type: attr.Type, SendCQ: attr.SendCQ.p, RecvCQ: attr.RecvCQ.p,
+		PD: pd.handle, Type: attr.Type, SendCQ: attr.SendCQ.p,
 		Cap: c, SigAll: attr.SigAll, Context: attr.Context,
+	}
+	if attr.RecvCQ != nil {
+		init.RecvCQ = attr.RecvCQ.p
+	} else {
+		init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = 0, 0
 	}
 	if s := attr.SRQ; s != nil {
 		if s.pd.ctx != pd.ctx {
@@ -125,6 +138,21 @@ func (pd *PD) checkInit(attr *QPInitAttr) (*ProviderQPInit, error) {
 		init.SRQ, init.Cap.MaxRecvWR, init.Cap.MaxRecvSGE = s.p, 0, 0
 	}
 	return init, nil
+}
+
+// completionQueues are those that a queue pair of attr must have.
+func completionQueues(attr *QPInitAttr) ([]*CQ, error) {
+	switch {
+	case attr != nil && attr.Type == XRCRecv:
+		return nil, invalid("a queue pair of type XRC_RECV has no protection domain: make it with XRCD.CreateQP")
+	case attr != nil && attr.Type == XRCSend && (attr.RecvCQ != nil || attr.SRQ != nil):
+		return nil, invalid("a queue pair of type XRC_SEND receives nothing: leave RecvCQ and SRQ away")
+	case attr != nil && attr.Type == XRCSend && attr.SendCQ != nil:
+		return []*CQ{attr.SendCQ}, nil
+	case attr == nil || attr.SendCQ == nil || attr.RecvCQ == nil:
+		return nil, invalid("a queue pair needs a send and a receive completion queue")
+	}
+	return []*CQ{attr.SendCQ, attr.RecvCQ}, nil
 }
 
 // Num is the queue pair number.
@@ -144,7 +172,7 @@ func (q *QP) InitAttr() QPInitAttr {
 	}
 }
 
-// PD is the protection domain of the queue pair.
+// PD is the protection domain of the queue pair, nil of an XRC target.
 func (q *QP) PD() *PD { return q.pd }
 
 func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.p.QPN()) }
@@ -196,12 +224,17 @@ func (q *QP) Destroy() error {
 	err := q.p.Destroy()
 	q.rqMu.Unlock()
 	q.sqMu.Unlock()
-	ctx := q.pd.ctx
-	ctx.mu.Lock()
-	delete(ctx.qps, q.p)
-	ctx.mu.Unlock()
+	q.ctx.mu.Lock()
+	delete(q.ctx.qps, q.p)
+	q.ctx.mu.Unlock()
+	if q.xrcd != nil {
+		q.xrcd.leave()
+		return opErr("destroy", q.name(), err)
+	}
 	q.sendCQ.qps.Add(-1)
-	q.recvCQ.qps.Add(-1)
+	if q.recvCQ != nil {
+		q.recvCQ.qps.Add(-1)
+	}
 	if q.srq != nil {
 		q.srq.qps.Add(-1)
 	}

@@ -14,6 +14,10 @@ type SRQInitAttr struct {
 	MaxWR  int // receives posted, up to MaxQPWR
 	MaxSGE int // entries of each, up to MaxSGE
 	Limit  int // arms EventSRQLimitReached, as Modify does; 0 does not
+
+	Type SRQType // SRQBasic unless set
+	XRCD *XRCD   // SRQXRC: the domain that the queue is in
+	CQ   *CQ     // SRQXRC: where its receives complete to
 }
 
 // SRQ is a shared receive queue (ibv_srq): queue pairs made with it take their
@@ -31,6 +35,9 @@ type SRQ struct {
 	qps  atomic.Int32
 	gone atomic.Bool
 
+	xrcd *XRCD // nil: not of an XRC domain
+	cq   *CQ   // of one that is
+
 	mu    sync.Mutex // guards prod and maxWR
 	prod  *queue.Producer
 	maxWR int
@@ -38,23 +45,45 @@ type SRQ struct {
 
 // CreateSRQ makes a shared receive queue.
 func (pd *PD) CreateSRQ(attr *SRQInitAttr) (*SRQ, error) {
-	a, err := checkSRQInit(attr)
+	if attr == nil {
+		attr = &SRQInitAttr{}
+	}
+	init, err := pd.checkSRQInit(attr)
 	if err != nil {
 		return nil, opErr("create srq", pd.name(), err)
 	}
+	if attr.XRCD != nil {
+		if err := attr.XRCD.enter(); err != nil {
+			return nil, opErr("create srq", pd.name(), err)
+		}
+	}
+	s, err := pd.createSRQ(attr, init)
+	if err != nil && attr.XRCD != nil {
+		attr.XRCD.leave()
+	}
+	return s, opErr("create srq", pd.name(), err)
+}
+
+func (pd *PD) createSRQ(attr *SRQInitAttr, init *ProviderSRQInit) (*SRQ, error) {
 	pd.mu.Lock()
 	defer pd.mu.Unlock()
 	if pd.gone {
-		return nil, opErr("create srq", pd.name(), ErrClosed)
+		return nil, ErrClosed
 	}
 	if err := pd.ctx.alive(); err != nil {
-		return nil, opErr("create srq", pd.name(), err)
+		return nil, err
 	}
-	p, err := pd.ctx.p.CreateSRQ(pd.handle, &a)
+	p, err := pd.ctx.p.CreateSRQ(init)
 	if err != nil {
-		return nil, opErr("create srq", pd.name(), err)
+		return nil, err
 	}
-	s := &SRQ{pd: pd, p: p, sge: a.MaxSGE, prod: queue.NewProducer(p.Ring()), maxWR: a.MaxWR}
+	s := &SRQ{
+		pd: pd, p: p, sge: init.Attr.MaxSGE, prod: queue.NewProducer(p.Ring()), maxWR: init.Attr.MaxWR,
+		xrcd: attr.XRCD, cq: attr.CQ,
+	}
+	if s.cq != nil {
+		s.cq.qps.Add(1)
+	}
 	pd.srqs++
 	pd.ctx.mu.Lock()
 	pd.ctx.srqs[p] = s
@@ -62,10 +91,19 @@ func (pd *PD) CreateSRQ(attr *SRQInitAttr) (*SRQ, error) {
 	return s, nil
 }
 
-func checkSRQInit(attr *SRQInitAttr) (a SRQAttr, err error) {
-	if attr != nil {
-		a = SRQAttr(*attr)
+func (pd *PD) checkSRQInit(attr *SRQInitAttr) (*ProviderSRQInit, error) {
+	p := &ProviderSRQInit{PD: pd.handle, Attr: SRQAttr{MaxWR: attr.MaxWR, MaxSGE: attr.MaxSGE, Limit: attr.Limit}}
+	switch {
+	case attr.Type == SRQXRC:
+		if err := attr.XRCD.xrcSRQ(pd, attr, p); err != nil {
+			return nil, err
+		}
+	case attr.Type != SRQBasic:
+		return nil, invalid("shared receive queues of type %v: BASIC and XRC are there", attr.Type)
+	case attr.XRCD != nil || attr.CQ != nil:
+		return nil, invalid("XRCD and CQ are of shared receive queues of type XRC: set Type, or leave them away")
 	}
+	a := &p.Attr
 	if a.MaxWR == 0 {
 		a.MaxWR = defaultWR
 	}
@@ -73,9 +111,9 @@ func checkSRQInit(attr *SRQInitAttr) (a SRQAttr, err error) {
 		a.MaxSGE = 1
 	}
 	if a.MaxSGE < 1 || a.MaxSGE > MaxSGE {
-		return a, invalid("MaxSGE is %d: 0 to %d are possible", a.MaxSGE, MaxSGE)
+		return nil, invalid("MaxSGE is %d: 0 to %d are possible", a.MaxSGE, MaxSGE)
 	}
-	return a, checkSRQ(&a)
+	return p, checkSRQ(a)
 }
 
 // checkSRQ checks what Modify can set.
@@ -88,6 +126,11 @@ func checkSRQ(a *SRQAttr) error {
 	}
 	return nil
 }
+
+// Num is the number by which requests of XRC name the queue (ibv_get_srq_num): what
+// peers put into SendWR.RemoteSRQN. It has 24 bits and is 0 of a queue that is not
+// of type SRQXRC.
+func (s *SRQ) Num() uint32 { return s.p.Num() }
 
 // PD is the protection domain of the queue.
 func (s *SRQ) PD() *PD { return s.pd }
@@ -183,8 +226,9 @@ func (s *SRQ) Query() (SRQAttr, error) {
 }
 
 // Destroy frees the queue. Receives that no message has taken are dropped without
-// a completion. It is ErrBusy while queue pairs use it. Destroying twice is no
-// error.
+// a completion. It is ErrBusy while queue pairs use it; targets of an XRC domain do
+// not count, and answer requests for it with an error from then on. Destroying
+// twice is no error.
 func (s *SRQ) Destroy() error {
 	if n := s.qps.Load(); n > 0 {
 		return opErr("destroy", s.name(), fmt.Errorf("%w: %d queue pairs take receives from it: destroy them first", ErrBusy, n))
@@ -206,5 +250,9 @@ func (s *SRQ) Destroy() error {
 	s.pd.mu.Lock()
 	s.pd.srqs--
 	s.pd.mu.Unlock()
+	if s.xrcd != nil {
+		s.cq.qps.Add(-1)
+		s.xrcd.leave()
+	}
 	return nil
 }

@@ -43,6 +43,11 @@ type SendWR struct {
 	AH         *AH
 	RemoteQPN  uint32
 	RemoteQKey uint32
+
+	// XRCSend only: the number (24 bits) of the shared receive queue at the peer that
+	// the request is for. It takes its receives from there, and its keys are those of
+	// that queue's protection domain.
+	RemoteSRQN uint32
 }
 
 // RecvWR is a receive work request (ibv_recv_wr).

@@ -71,7 +71,7 @@ func ToRTR(qp *verbs.QP, p Path, peer Endpoint) error {
 		MaxDestRDAtomic: p.RDAtomic, MinRNRTimer: p.MinRNRTimer,
 	}
 	mask := verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN
-	if qp.Type() == verbs.RC {
+	if qp.Type() == verbs.RC || qp.Type() == verbs.XRCRecv {
 		mask |= verbs.AttrMaxDestRDAtomic | verbs.AttrMinRNRTimer
 	}
 	return qp.Modify(&attr, mask)
@@ -86,8 +86,12 @@ func ToRTS(qp *verbs.QP, p Path, own Endpoint) error {
 		RNRRetry: p.RNRRetry, MaxRDAtomic: p.RDAtomic,
 	}
 	mask := verbs.AttrState | verbs.AttrSQPSN
-	if qp.Type() == verbs.RC {
+	switch qp.Type() {
+	case verbs.RC, verbs.XRCSend:
 		mask |= verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxQPRDAtomic
+	case verbs.XRCRecv:
+		mask |= verbs.AttrTimeout
+	default:
 	}
 	return qp.Modify(&attr, mask)
 }

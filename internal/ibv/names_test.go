@@ -13,6 +13,7 @@ func TestEnumNames(t *testing.T) {
 	}{
 		{QPTypeGSI, "GSI"}, {QPTypeRC, "RC"}, {QPTypeUC, "UC"}, {QPTypeUD, "UD"}, {QPTypeXRCSend, "XRC_SEND"}, {QPTypeXRCRecv, "XRC_RECV"},
 		{QPType(0), "QP_TYPE(0)"}, {QPType(5), "QP_TYPE(5)"}, {QPType(11), "QP_TYPE(11)"}, {QPType(255), "QP_TYPE(255)"},
+		{SRQTypeBasic, "BASIC"}, {SRQTypeXRC, "XRC"}, {SRQType(2), "SRQ_TYPE(2)"},
 		{QPStateReset, "RESET"}, {QPStateInit, "INIT"}, {QPStateRTR, "RTR"}, {QPStateRTS, "RTS"},
 		{QPStateSQD, "SQD"}, {QPStateSQE, "SQE"}, {QPStateErr, "ERR"}, {QPState(7), "QP_STATE(7)"},
 		{MTU256, "256"}, {MTU512, "512"}, {MTU1024, "1024"}, {MTU2048, "2048"}, {MTU4096, "4096"},

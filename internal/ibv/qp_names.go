@@ -10,6 +10,12 @@ func (t QPType) String() string { return enumString("QP_TYPE", int(t), qpTypeNam
 // Datagram reports whether each send work request names its own receiver.
 func (t QPType) Datagram() bool { return t == QPTypeUD || t == QPTypeGSI }
 
+// Reliable reports whether requests are acknowledged, and sent again when they are
+// not.
+func (t QPType) Reliable() bool {
+	return t == QPTypeRC || t == QPTypeXRCSend || t == QPTypeXRCRecv
+}
+
 var qpStateNames = []string{
 	QPStateReset: "RESET", QPStateInit: "INIT", QPStateRTR: "RTR", QPStateRTS: "RTS",
 	QPStateSQD: "SQD", QPStateSQE: "SQE", QPStateErr: "ERR",

@@ -1,5 +1,19 @@
 package ibv
 
+// SRQType is the kind of a shared receive queue (ibv_srq_type).
+type SRQType uint8
+
+// Kinds of shared receive queues.
+const (
+	SRQTypeBasic SRQType = 0
+	SRQTypeXRC   SRQType = 1
+)
+
+var srqTypeNames = []string{SRQTypeBasic: "BASIC", SRQTypeXRC: "XRC"}
+
+// String is the name of the kind: "XRC".
+func (t SRQType) String() string { return enumString("SRQ_TYPE", int(t), srqTypeNames) }
+
 // SRQAttrMask names the attributes of a shared receive queue that a call sets
 // (ibv_srq_attr_mask).
 type SRQAttrMask uint32

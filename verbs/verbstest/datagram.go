@@ -7,8 +7,12 @@ import (
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
-// Address makes wr go to B, if it is a datagram.
+// Address makes wr go to B, if it is a datagram, or to B's shared queue, if it is a
+// request of XRC.
 func (p *Pair) Address(wr *verbs.SendWR) {
+	if p.B.TGT != nil {
+		wr.RemoteSRQN = p.B.SRQ.Num()
+	}
 	if p.A.AH != nil {
 		wr.AH, wr.RemoteQPN, wr.RemoteQKey = p.A.AH, p.B.QP.Num(), p.B.QKey
 	}

@@ -24,7 +24,7 @@ func (p *Pair) Every(sizes ...int) error {
 			{"SEND with immediate", typ != verbs.GSI, func() error { return p.Send(n, true) }},
 			{"WRITE", !typ.Datagram(), func() error { return p.Write(n, false) }},
 			{"WRITE with immediate", !typ.Datagram(), func() error { return p.Write(n, true) }},
-			{"READ", typ == verbs.RC, func() error { return p.Read(n) }},
+			{"READ", typ.Reliable(), func() error { return p.Read(n) }},
 		} {
 			if !op.has {
 				continue
@@ -34,7 +34,7 @@ func (p *Pair) Every(sizes ...int) error {
 			}
 		}
 	}
-	if typ != verbs.RC {
+	if !typ.Reliable() {
 		return nil
 	}
 	if err := p.Atomics(); err != nil {

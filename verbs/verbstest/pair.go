@@ -21,7 +21,10 @@ type Options struct {
 	CQ          [2]*verbs.CQ // completion queues to share; nil: one of its own each
 	// SRQ are shared receive queues that the ends take receives from; Recv posts
 	// to them, and the ends live in their protection domains. nil: one of its own.
-	SRQ         [2]*verbs.SRQ
+	SRQ [2]*verbs.SRQ
+	// XRCD are the XRC domains of the ends' targets and of their shared receive queues,
+	// which are of type SRQXRC then; nil: one of its own.
+	XRCD        [2]*verbs.XRCD
 	PSN         uint32       // first PSN of both directions; 0: random
 	Timeout     uint8        // local ACK timeout exponent; 0: 14 (67 ms)
 	Retry       uint8        // retry count; 0: 7
@@ -43,6 +46,7 @@ type End struct {
 	CQ  *verbs.CQ
 	QP  *verbs.QP
 	SRQ *verbs.SRQ // nil: the queue pair has a receive queue of its own
+	TGT *verbs.QP  // XRC: where the other end's requests come in; QP is the initiator
 	MR  *verbs.MR
 	Buf []byte // the region's memory
 	GID verbs.GIDEntry
@@ -51,7 +55,8 @@ type End struct {
 	AH   *verbs.AH // UD: leads to the other end
 	QKey uint32    // UD: what datagrams to this end must have
 
-	ownCQ bool
+	ownCQ, ownPD bool
+	xrc          xrcEnd
 }
 
 // Pair are two ends, connected or, with UD, acquainted.
@@ -108,6 +113,12 @@ func UDPair(t testing.TB, a, b *verbs.Context, o Options) *Pair {
 	return pairForTest(t, verbs.UD, a, b, o)
 }
 
+// XRCPair connects the initiator of each end to the target of the other.
+func XRCPair(t testing.TB, a, b *verbs.Context, o Options) *Pair {
+	t.Helper()
+	return pairForTest(t, verbs.XRCSend, a, b, o)
+}
+
 // GSIPair is UDPair of the two devices' general services interfaces.
 func GSIPair(t testing.TB, a, b *verbs.Context, o Options) *Pair {
 	t.Helper()
@@ -131,7 +142,7 @@ func pairForTest(t testing.TB, typ verbs.QPType, a, b *verbs.Context, o Options)
 // NewRCPair is RCPair without a test.
 func NewRCPair(a, b *verbs.Context, o Options) (*Pair, error) { return NewPair(verbs.RC, a, b, o) }
 
-// NewPair is RCPair, UCPair or UDPair without a test.
+// NewPair is RCPair, UCPair, UDPair or, with the type XRCSend, XRCPair without a test.
 func NewPair(typ verbs.QPType, a, b *verbs.Context, o Options) (*Pair, error) {
 	o = o.withDefaults()
 	p := &Pair{MTU: o.MTU}
@@ -191,6 +202,8 @@ func newEnd(typ verbs.QPType, dev *verbs.Context, o Options, side int) (*End, er
 		e.PD = e.SRQ.PD() // whose regions its entries name
 	} else if e.PD, err = dev.AllocPD(); err != nil {
 		return e, err
+	} else {
+		e.ownPD = true
 	}
 	if e.CQ = o.CQ[side]; e.CQ == nil {
 		e.ownCQ = true
@@ -204,10 +217,17 @@ func newEnd(typ verbs.QPType, dev *verbs.Context, o Options, side int) (*End, er
 	if e.MR, err = e.PD.RegisterMemory(e.Buf, o.Access); err != nil {
 		return e, err
 	}
-	e.QP, err = e.PD.CreateQP(&verbs.QPInitAttr{
+	init := &verbs.QPInitAttr{
 		Type: typ, SendCQ: e.CQ, RecvCQ: e.CQ, SRQ: e.SRQ, SigAll: o.SigAll,
 		Cap: verbs.QPCap{MaxSendWR: o.Depth, MaxRecvWR: o.Depth, MaxSendSGE: o.SGE, MaxRecvSGE: o.SGE, MaxInline: o.Inline},
-	})
+	}
+	if typ == verbs.XRCSend {
+		if err := e.makeTarget(o, side); err != nil {
+			return e, err
+		}
+		init.RecvCQ, init.SRQ = nil, nil
+	}
+	e.QP, err = e.PD.CreateQP(init)
 	return e, err
 }
 
@@ -217,6 +237,9 @@ func join(e, peer *End, mtu verbs.MTU, o Options) (err error) {
 		MTU: mtu, SGIDIndex: e.GID.Index, Access: o.Access, RDAtomic: o.RDAtomic,
 		Timeout: o.Timeout, RetryCnt: o.Retry, RNRRetry: o.RNRRetry, MinRNRTimer: o.MinRNRTimer,
 		QKey: o.QKey,
+	}
+	if peer.TGT != nil {
+		return e.joinTarget(peer, path)
 	}
 	if err := connect.ToInit(e.QP, path); err != nil {
 		return err
@@ -252,6 +275,7 @@ func (e *End) close() error {
 	if e.QP != nil {
 		errs = append(errs, e.QP.Destroy())
 	}
+	errs = append(errs, e.xrc.close(e))
 	if e.AH != nil {
 		errs = append(errs, e.AH.Destroy())
 	}
@@ -264,7 +288,7 @@ func (e *End) close() error {
 	if e.CQ != nil && e.ownCQ {
 		errs = append(errs, e.CQ.Destroy())
 	}
-	if e.PD != nil && e.SRQ == nil {
+	if e.PD != nil && e.ownPD {
 		errs = append(errs, e.PD.Dealloc())
 	}
 	return errors.Join(errs...)

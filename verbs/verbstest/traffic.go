@@ -36,6 +36,12 @@ func (e *End) Recv(id uint64, off, n int) error {
 	return e.QP.PostRecv(&wr)
 }
 
+// post posts wr at A, to B.
+func (p *Pair) post(wr verbs.SendWR) error {
+	p.Address(&wr)
+	return p.A.Post(wr)
+}
+
 // Next waits for one completion.
 func (e *End) Next() (verbs.WC, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), Patience)
@@ -75,8 +81,7 @@ func (p *Pair) Send(n int, withImm bool) error {
 		return err
 	}
 	wr := verbs.SendWR{WRID: 1, Opcode: op, SGList: p.source(n), Imm: imm}
-	p.Address(&wr)
-	if err := p.A.Post(wr); err != nil {
+	if err := p.post(wr); err != nil {
 		return err
 	}
 	wc, err := p.B.Done(2, verbs.WCRecv)
@@ -114,7 +119,7 @@ func (p *Pair) arrived() error {
 	if err := p.B.Recv(4, 0, 0); err != nil {
 		return err
 	}
-	if err := p.A.Post(verbs.SendWR{WRID: 3, Opcode: verbs.OpSend}); err != nil {
+	if err := p.post(verbs.SendWR{WRID: 3, Opcode: verbs.OpSend}); err != nil {
 		return err
 	}
 	if _, err := p.A.Done(3, verbs.WCSend); err != nil {
@@ -135,7 +140,7 @@ func (p *Pair) Write(n int, withImm bool) error {
 		}
 	}
 	wr := verbs.SendWR{WRID: 1, Opcode: op, SGList: p.source(n), Imm: imm, RemoteAddr: p.B.MR.Addr() + guard, RKey: p.B.MR.RKey()}
-	if err := p.A.Post(wr); err != nil {
+	if err := p.post(wr); err != nil {
 		return err
 	}
 	if withImm {
@@ -163,7 +168,7 @@ func (p *Pair) Read(n int) error {
 	q := Pair{A: p.B, B: p.A}
 	want := q.prepare(n)
 	wr := verbs.SendWR{WRID: 1, Opcode: verbs.OpRDMARead, SGList: split(p.A, guard, n), RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()}
-	if err := p.A.Post(wr); err != nil {
+	if err := p.post(wr); err != nil {
 		return err
 	}
 	wc, err := p.A.Done(1, verbs.WCRDMARead)
@@ -193,7 +198,7 @@ func (p *Pair) Atomics() error {
 		{verbs.OpAtomicFetchAdd, verbs.WCFetchAdd, 1 << 63, 0, 42, 42 + 1<<63},
 		{verbs.OpAtomicFetchAdd, verbs.WCFetchAdd, 1<<63 + 1, 0, 42 + 1<<63, 43},
 	} {
-		err := p.A.Post(verbs.SendWR{
+		err := p.post(verbs.SendWR{
 			WRID: uint64(i), Opcode: s.op, SGList: []verbs.SGE{p.A.MR.SGE(8, 8)},
 			RemoteAddr: p.B.MR.Addr() + word, RKey: p.B.MR.RKey(), CompareAdd: s.cmpAdd, Swap: s.swap,
 		})
