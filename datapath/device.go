@@ -27,7 +27,7 @@ const (
 	maxSRQN   = 1<<24 - 1 // numbers of those in XRC domains
 	maxXRCD   = 1 << 16
 	maxPD     = 1 << 20
-	maxMR     = 1 << 16
+	maxMR     = 1 << 20
 	maxMRSize = 1 << 46
 )
 

@@ -27,7 +27,7 @@ func TestDeviceLimits(t *testing.T) {
 	}{
 		{"MaxQP", a.MaxQP, 1<<20 - 16}, {"MaxQPWR", a.MaxQPWR, 1 << 20}, {"MaxSGE", a.MaxSGE, 32}, {"MaxInline", a.MaxInline, 512},
 		{"MaxCQ", a.MaxCQ, 1 << 20}, {"MaxCQE", a.MaxCQE, 1 << 20}, {"MaxSRQ", a.MaxSRQ, 0x000f0000}, {"MaxSRQWR", a.MaxSRQWR, 1 << 15},
-		{"MaxSRQSGE", a.MaxSRQSGE, 27}, {"MaxAH", a.MaxAH, 32767}, {"MaxPD", a.MaxPD, 1 << 20},
+		{"MaxSRQSGE", a.MaxSRQSGE, 27}, {"MaxAH", a.MaxAH, 32767}, {"MaxPD", a.MaxPD, 1 << 20}, {"MaxMR", a.MaxMR, 1 << 20},
 		{"MaxQPRDAtom", a.MaxQPRDAtom, 128}, {"MaxQPInitRDAtm", a.MaxQPInitRDAtm, 128},
 	} {
 		if l.got < l.want {

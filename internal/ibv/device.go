@@ -84,3 +84,23 @@ var odpCapNames = []flagName{
 
 // String lists the operations: "SEND|RECV".
 func (c ODPCap) String() string { return flagString(uint32(c), odpCapNames) }
+
+// ReregFlags say what a change of a region changes (ibv_rereg_mr_flags).
+type ReregFlags uint8
+
+// Parts of a region that can change.
+const (
+	ReregTranslation ReregFlags = 1 << 0 // the memory
+	ReregPD          ReregFlags = 1 << 1 // the protection domain
+	ReregAccess      ReregFlags = 1 << 2 // the rights
+)
+
+// Advice says what is to happen to pages of regions (ibv_advise_mr_advice).
+type Advice uint8
+
+// Advice.
+const (
+	AdvisePrefetch        Advice = 0 // have them ready to be read
+	AdvisePrefetchWrite   Advice = 1 // and written
+	AdvisePrefetchNoFault Advice = 2 // only those that are in memory
+)

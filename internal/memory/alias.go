@@ -88,7 +88,7 @@ func (t *Table) Dealloc(a *Alias) error {
 	a.gone = true
 	index := a.key >> 8
 	delete(t.aliases, index)
-	t.keys[index].value = uint8(a.key) // the next owner begins with another tag
+	t.keys(index).value = uint8(a.key) // the next owner begins with another tag
 	t.giveBack(index)
 	return nil
 }

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"sync"
 	"testing"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
 )
 
 func yield() { runtime.Gosched() }
@@ -21,8 +23,22 @@ func alignedBytes(n int) []byte {
 }
 
 func TestAtomics(t *testing.T) {
-	mem := alignedBytes(64)
-	r := mustRegister(t, newTable(1), 0x1000, mem, allRemote)
+	for name, register := range map[string]func(*Table, PD, uint64, []byte, ibv.Access) (*Region, error){
+		"direct": (*Table).Register, "revocable": (*Table).RegisterRevocable, "on demand": (*Table).RegisterOnDemand,
+	} {
+		t.Run(name, func(t *testing.T) {
+			mem := alignedBytes(64)
+			r, err := register(newTable(1), 1, 0x1000, mem, allRemote)
+			if err != nil {
+				t.Fatal(err)
+			}
+			testAtomics(t, r, mem)
+		})
+	}
+}
+
+// testAtomics works on the 64 zero bytes at 0x1000.
+func testAtomics(t *testing.T, r *Region, mem []byte) {
 	at8 := func() uint64 { return binary.NativeEndian.Uint64(mem[8:]) }
 
 	if !r.StoreWord(0x1008, 41) || at8() != 41 {
@@ -63,10 +79,6 @@ func TestAtomicsRefused(t *testing.T) {
 	mem := alignedBytes(72)
 	aligned := mustRegister(t, tab, 0x1000, mem[:64], allRemote)
 	skewed := mustRegister(t, tab, 0x1000, mem[4:68], allRemote)
-	rev, err := tab.RegisterRevocable(1, 0x1000, mem[:64], allRemote)
-	if err != nil {
-		t.Fatal(err)
-	}
 	ind, err := tab.RegisterIndirect(1, 0x1000, 64, newIndirect(0x1000, 64), noAtomics)
 	if err != nil {
 		t.Fatal(err)
@@ -82,7 +94,6 @@ func TestAtomicsRefused(t *testing.T) {
 		{"before", aligned, 0xff8},
 		{"after", aligned, 0x1040},
 		{"wraps", aligned, math.MaxUint64 - 7},
-		{"revocable", rev, 0x1008},
 		{"indirect", ind, 0x1008},
 	} {
 		if tc.r.Atomic(tc.va) {

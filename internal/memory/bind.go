@@ -99,7 +99,7 @@ func (t *Table) source(pd PD, b *Binding) *Region {
 func (t *Table) bind(a *Alias, base *Region, qpn uint32, b *Binding) {
 	v := &Region{
 		start: b.VA, length: b.Len, key: b.Key, pd: a.pd, access: b.Access, qpn: qpn,
-		kind: base.kind, ind: base.ind, shift: base.shift, table: t, base: base,
+		kind: base.kind, ind: base.ind, shift: base.shift, lasting: base.lasting, table: t, base: base,
 	}
 	if base.kind != indirect {
 		off := b.VA - base.start
@@ -112,7 +112,7 @@ func (t *Table) bind(a *Alias, base *Region, qpn uint32, b *Binding) {
 	base.bound++
 	a.key, a.view = b.Key, v
 	t.link(a)
-	t.slots[b.Key>>8].Store(v)
+	t.at(b.Key >> 8).Store(v)
 }
 
 // unbind makes a free. Its key, which it keeps so that the next binding has

@@ -82,15 +82,3 @@ func (t *Table) CheckRemote(key uint32, pd PD, qpn uint32, need ibv.Access, va, 
 	}
 	return r, FaultNone
 }
-
-func (t *Table) find(key uint32) *Region {
-	i := key >> 8
-	if int(i) >= len(t.slots) {
-		return nil
-	}
-	r := t.slots[i].Load()
-	if r == nil || r.key != key {
-		return nil
-	}
-	return r
-}

@@ -24,7 +24,7 @@ func (r *Region) readSlow(va uint64, dst []byte) bool {
 		ok = r.ind.ReadAt(dst, va+r.shift) == nil
 	}
 	if !ok {
-		r.revoke()
+		r.fault()
 	}
 	return ok
 }
@@ -54,7 +54,7 @@ func (r *Region) writeSlow(va uint64, src []byte) bool {
 		ok = r.ind.WriteAt(src, va+r.shift) == nil
 	}
 	if !ok {
-		r.revoke()
+		r.fault()
 	}
 	return ok
 }

@@ -13,6 +13,9 @@
 //   - indirect: memory that only an [Indirect] can reach, by address. An error
 //     revokes the region. It takes no atomics.
 //
+// Regions of the second kind that are on demand, and of the third that are
+// implicit, last: a fault fails the access that meets it and no other.
+//
 // An [Alias] is a key for a range of a region, which work requests set, take away
 // and set again: a memory window or a fast-registered region. Binding takes the
 // lock for a moment and makes one small object; accesses through the key cost what

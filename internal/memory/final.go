@@ -32,7 +32,7 @@ func (r *Region) WriteFinal(va uint64, src []byte) bool {
 			return false
 		}
 		if !Guard(func() { writeFinal(r.bytes(va, len(src)), src) }) {
-			r.revoke()
+			r.fault()
 			return false
 		}
 		return true

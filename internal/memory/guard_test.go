@@ -12,6 +12,13 @@ import (
 // truncatable is two pages of a mapped file, and a function that takes the
 // second one away.
 func truncatable(t *testing.T) (mem []byte, truncate func()) {
+	mem, resize := resizable(t)
+	return mem, func() { resize(1) }
+}
+
+// resizable is two pages of a mapped file, and a function that says how many
+// there are.
+func resizable(t *testing.T) (mem []byte, resize func(pages int)) {
 	t.Helper()
 	page := os.Getpagesize()
 	f, err := os.Create(filepath.Join(t.TempDir(), "pages"))
@@ -31,8 +38,8 @@ func truncatable(t *testing.T) (mem []byte, truncate func()) {
 			t.Error(err)
 		}
 	})
-	return mem, func() {
-		if err := f.Truncate(int64(page)); err != nil {
+	return mem, func(pages int) {
+		if err := f.Truncate(int64(pages * page)); err != nil {
 			t.Error(err)
 		}
 	}

@@ -30,6 +30,8 @@ type Region struct {
 	kind   kind
 	gone   atomic.Bool // a fault has revoked the region
 
+	lasting bool // a fault fails the access, and the region stays
+
 	data  []byte // direct and revocable
 	ind   Indirect
 	shift uint64 // indirect: what to add to a virtual address for ind
@@ -89,6 +91,13 @@ func (r *Region) holds(va uint64, n int) bool { return n >= 0 && r.covers(va, ui
 func (r *Region) bytes(va uint64, n int) []byte {
 	off := va - r.start
 	return r.data[off : off+uint64(n)]
+}
+
+// fault takes notice of an access that has failed for its memory.
+func (r *Region) fault() {
+	if !r.lasting {
+		r.revoke()
+	}
 }
 
 // revoke makes the region, and what it is a part of, fail every later access: by

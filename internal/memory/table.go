@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"math"
 	"sync"
-	"sync/atomic"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 )
@@ -34,29 +33,25 @@ var (
 // Table holds the regions and aliases of a device. Access and Check, also those
 // of peers, are lock-free and may run beside everything else.
 type Table struct {
-	slots []atomic.Pointer[Region] // by index of a key; nil: free, revoked or not bound
+	slots
 
-	mu    sync.Mutex
-	rnd   func() uint32
-	keys  []keySeq  // by index: the low byte of keys
-	owner []*Region // by index: who has the slot, revoked or not; nil for an alias
-	free  []uint32  // given-back indices, reused in the order of their return
-	next  uint32    // first index that was never used
-	live  int
+	mu   sync.Mutex
+	rnd  func() uint32
+	free []uint32 // given-back indices, reused in the order of their return
+	next uint32   // first index that was never used
+	live int
 
 	aliases map[uint32]*Alias // by index
 	byQP    map[uint32]*Alias // windows of type 2 that a queue pair has bound, a list
 }
 
 // NewTable makes a table for at most limit regions, 1 to MaxRegions; values
-// outside are brought inside. It takes 18 bytes of address space per region,
-// used or not. rnd supplies the random part of keys, under the table's lock.
+// outside are brought inside. rnd supplies the random part of keys, under the
+// table's lock.
 func NewTable(limit int, rnd func() uint32) *Table {
 	limit = min(max(limit, 1), MaxRegions)
 	return &Table{
-		slots: make([]atomic.Pointer[Region], limit+1),
-		keys:  make([]keySeq, limit+1),
-		owner: make([]*Region, limit+1),
+		slots: newSlots(limit),
 		rnd:   rnd,
 		next:  1,
 
@@ -91,10 +86,7 @@ func (t *Table) RegisterIndirect(pd PD, va, length uint64, ind Indirect, access 
 }
 
 func (t *Table) add(r *Region) (*Region, error) {
-	if err := checkAccess(r.access); err != nil {
-		return nil, err
-	}
-	if err := checkRange(r.start, r.length, r.access); err != nil {
+	if err := r.check(); err != nil {
 		return nil, err
 	}
 	t.mu.Lock()
@@ -106,8 +98,8 @@ func (t *Table) add(r *Region) (*Region, error) {
 	r.table = t
 	r.key = key
 	r.access |= rightLocal
-	t.owner[key>>8] = r
-	t.slots[key>>8].Store(r)
+	*t.owner(key >> 8) = r
+	t.at(key >> 8).Store(r)
 	return r, nil
 }
 
@@ -116,18 +108,18 @@ func (t *Table) add(r *Region) (*Region, error) {
 func (t *Table) take() (key uint32, err error) {
 	var index uint32
 	switch {
-	case int(t.next) < len(t.slots):
+	case t.next <= t.limit:
 		index = t.next
 		t.next++
-		t.keys[index] = newKeySeq(t.rnd())
+		*t.keys(index) = newKeySeq(t.rnd())
 	case len(t.free) == 0:
-		return 0, fmt.Errorf("%w: all %d are in use; deregister some", ErrFull, len(t.slots)-1)
+		return 0, fmt.Errorf("%w: all %d are in use; deregister some", ErrFull, t.limit)
 	default:
 		index = t.free[0]
 		t.free = t.free[1:]
 	}
 	t.live++
-	return index<<8 | uint32(t.keys[index].next()), nil
+	return index<<8 | uint32(t.keys(index).next()), nil
 }
 
 // giveBack makes index free for the next.
@@ -147,19 +139,20 @@ func (t *Table) Deregister(r *Region) error {
 	index := r.key >> 8
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.owner[index] != r {
+	owner := t.owner(index)
+	if *owner != r {
 		return fmt.Errorf("%w: key %#08x was deregistered before", ErrNotRegistered, r.key)
 	}
 	if r.bound != 0 {
 		return boundErr(r.bound)
 	}
 	t.unpublish(r)
-	t.owner[index] = nil
+	*owner = nil
 	t.giveBack(index)
 	return nil
 }
 
-func (t *Table) unpublish(r *Region) { t.slots[r.key>>8].CompareAndSwap(r, nil) }
+func (t *Table) unpublish(r *Region) { t.at(r.key>>8).CompareAndSwap(r, nil) }
 
 func boundErr(n int) error {
 	return fmt.Errorf("%w by %d memory windows and fast-registered regions: invalidate or deallocate them first", ErrBound, n)
@@ -172,8 +165,17 @@ func (t *Table) Count() int {
 	return t.live
 }
 
-// Rights that change nothing here: memory is not pinned per region, copies are
-// by CPU, and the order of stores is fixed.
+// check says what is wrong with the rights and the range of a region.
+func (r *Region) check() error {
+	if err := checkAccess(r.access); err != nil {
+		return err
+	}
+	return checkRange(r.start, r.length, r.access)
+}
+
+// Rights that grant nothing. ON_DEMAND says how memory is reached, which is up to
+// who registers it; the others change nothing: copies are by CPU, and the order of
+// stores is fixed.
 const hints = ibv.AccessOnDemand | ibv.AccessHugeTLB | ibv.AccessRelaxedOrdering
 
 const known = ibv.AccessLocalWrite | ibv.AccessRemoteWrite | ibv.AccessRemoteRead | ibv.AccessRemoteAtomic |
