@@ -200,7 +200,11 @@ func (q *qp) Doorbell() {
 			return
 		}
 	}
-	w.transmit(clock())
+	now := clock()
+	if w.nextTimer() <= now {
+		w.receive(now) // a program that posts without a pause must not keep answers from being seen
+	}
+	w.transmit(now)
 	w.finish()
 	w.release(poster)
 }

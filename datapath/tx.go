@@ -16,7 +16,9 @@ import (
 func (w *worker) transmit(now mono.Time) bool {
 	w.env.Expire(now)
 	// While frames wait to be looked at, what a timer waits for may be among them.
-	if !w.rxMore {
+	late := w.nextTimer() <= now
+	w.env.Behind = late && w.behind()
+	if late && !w.env.Behind {
 		for q := w.timers.expired(now); q != nil; q = w.timers.expired(now) {
 			w.activate(q)
 		}
@@ -62,25 +64,29 @@ func (w *worker) transmit(now mono.Time) bool {
 	return did
 }
 
+// behind reports whether something has come in that was not looked at.
+func (w *worker) behind() bool {
+	return w.rxMore || len(w.loop) != 0 || w.inbox.Load() != 0 || w.port.RxAvail() != 0
+}
+
 // turn polls q for at most limit packets and lays them out.
 func (w *worker) turn(now mono.Time, q *qp, limit int) (n int, more bool) {
 	if q.dead {
+		w.settleTurn(now, q, 0, false)
 		return 0, false
 	}
 	w.batch.Reset(limit)
 	w.env.Queued = !q.admitted && !w.throttled.empty()
-	q.admitted = false
-	if more = q.t.Poll(now, w.batch); q.t.Throttled() {
-		w.throttle(now, q)
-	}
+	more = q.t.Poll(now, w.batch)
+	requests := 0
 	if n = len(w.batch.Intents); n != 0 {
 		// Requests go first: the peer's answer to them takes longer than what it
 		// does with an acknowledgement.
-		requests := w.layOut(now, q, false)
-		if requests < n {
+		if requests = w.layOut(now, q, false); requests < n {
 			w.layOut(now, q, true)
 		}
 	}
+	w.settleTurn(now, q, requests, more)
 	w.timers.set(q, q.t.NextDeadline())
 	if s := q.t.State(); s != q.state {
 		w.changed(q, s)

@@ -119,10 +119,7 @@ func (w *worker) count(c counter) { w.counts[c]++ }
 func (w *worker) finish() {
 	w.settle()
 	w.passOn()
-	due := mono.Min(w.timers.next(), w.env.NextEvent())
-	if !w.throttled.empty() {
-		due = mono.Min(due, w.fullSince.Add(budgetPatience))
-	}
+	due := mono.Min(w.nextTimer(), w.env.NextEvent())
 	switch {
 	case len(w.loop) != 0 || w.rxMore:
 		due = workNow

@@ -134,6 +134,9 @@ func (q *QP) reqWindowNow() int {
 
 func (r *requester) oldest() *sendWQE { return r.at(r.head) }
 
+// sent is the number of PSNs ever sent that lack a response.
+func (r *requester) sent() int { return r.max.Sub(r.una) }
+
 // inflight is the number of PSNs sent since the last going back that lack a
 // response.
 func (r *requester) inflight() int { return r.nxt.Sub(r.una) }

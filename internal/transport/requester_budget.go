@@ -5,6 +5,7 @@ package transport
 // era does not count any more.
 type flight struct {
 	packets int
+	landed  uint64 // packets that do not count any more, because they were answered or their queue pair has failed
 	era     uint32
 }
 
@@ -12,21 +13,29 @@ type flight struct {
 // response packets of READs included.
 func (e *Env) InFlight() int { return e.flight.packets }
 
+// Landed is how many packets are no longer in flight, in all.
+func (e *Env) Landed() uint64 { return e.flight.landed }
+
 // Forget takes everything in flight for lost. Queue pairs whose peers are gone
 // may wait for them long, or for ever with the timeout 0; others must not wait
 // with them. Those of a queue pair that gets an answer after all count again.
-func (e *Env) Forget() { e.flight = flight{era: e.flight.era + 1} }
+func (e *Env) Forget() {
+	e.flight.packets = 0
+	e.flight.era++
+}
 
 // Throttled reports whether the last Poll stopped for the budget that all queue
 // pairs share. The driver polls q again when there is room.
 func (q *QP) Throttled() bool { return q.req.state == reqBudget }
 
-// reqFlying is q's part of what is in flight now: without what was forgotten.
+// reqFlying is q's part of what is in flight now, without what was forgotten.
+// Going back to repeat packets does not lessen it: the peer may yet have to
+// receive the first of them, and the repetition needs no more room than they.
 func (q *QP) reqFlying() int {
 	if q.oneWay() {
 		return 0
 	}
-	return max(0, q.req.inflight()-q.req.lost)
+	return q.req.sent() - q.req.lost
 }
 
 // reqCharged is what env.flight has of it.
@@ -40,12 +49,16 @@ func (q *QP) reqCharged() int {
 // reqCharge brings that up to date.
 func (q *QP) reqCharge() {
 	r, f := &q.req, &q.env.flight
-	r.lost = min(r.lost, max(0, r.inflight()))
+	r.lost = min(r.lost, r.sent())
 	n := q.reqFlying()
 	if n == r.charge && r.era == f.era {
 		return
 	}
-	f.packets += n - q.reqCharged()
+	more := n - q.reqCharged()
+	f.packets += more
+	if more < 0 {
+		f.landed += uint64(-more)
+	}
 	r.charge, r.era = n, f.era
 }
 
@@ -53,7 +66,7 @@ func (q *QP) reqCharge() {
 func (q *QP) reqEra() {
 	r, f := &q.req, &q.env.flight
 	if r.era != f.era {
-		r.era, r.charge, r.lost = f.era, 0, max(0, r.inflight())
+		r.era, r.charge, r.lost = f.era, 0, r.sent()
 	}
 }
 
@@ -66,8 +79,10 @@ func (q *QP) reqOverBudget() bool {
 }
 
 // reqStopped reports whether the budget, or others that it stopped before, keep
-// q from sending.
-func (q *QP) reqStopped() bool { return q.env.Queued || q.reqOverBudget() }
+// q from sending a packet for the first time.
+func (q *QP) reqStopped() bool {
+	return q.req.nxt == q.req.max && (q.env.Queued || q.reqOverBudget())
+}
 
 // reqHeld reports whether that is what a work request in the ring waits for.
 func (q *QP) reqHeld() bool {

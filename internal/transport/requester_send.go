@@ -12,7 +12,7 @@ func (q *QP) reqPoll(now mono.Time, tx *Batch) (more bool) {
 	r := &q.req
 	if q.oneWay() {
 		q.reqSent(now)
-	} else {
+	} else if !q.env.Behind {
 		q.reqExpire(now)
 	}
 	r.due = mono.Never
