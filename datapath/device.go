@@ -75,6 +75,7 @@ type Device struct {
 	lastPD    uint32
 	mrs       map[uint64]*memory.Region
 	lastMR    uint64
+	aliases   map[uint64]*memory.Alias
 	cqs       map[*cq]struct{}
 	qps       map[*qp]struct{}
 	buffers   map[uint64][]byte
@@ -153,6 +154,7 @@ func newDevice(c config) *Device {
 		numbers: qpnSource{at: rand.Uint32N(maxQPN - minQPN)},
 		pds:     map[uint32]int{},
 		mrs:     map[uint64]*memory.Region{},
+		aliases: map[uint64]*memory.Alias{},
 		cqs:     map[*cq]struct{}{},
 		qps:     map[*qp]struct{}{},
 		buffers: map[uint64][]byte{},
@@ -226,6 +228,7 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 		MaxSRQSGE:      ibv.MaxSGE,
 		MaxXRCD:        maxXRCD,
 		MaxMR:          maxMR,
+		MaxMW:          maxMR,
 		MaxAH:          maxAH,
 		MaxPD:          maxPD,
 		MaxMcastGrp:    maxGroups,

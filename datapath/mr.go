@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -30,8 +31,8 @@ func (d *Device) AllocPD() (uint32, error) {
 	return d.lastPD, nil
 }
 
-// DeallocPD frees a protection domain. It is ErrBusy while it has regions, queue
-// pairs, shared receive queues or address handles.
+// DeallocPD frees a protection domain. It is ErrBusy while it has regions, memory
+// windows, queue pairs, shared receive queues or address handles.
 func (d *Device) DeallocPD(pd uint32) error {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -42,7 +43,7 @@ func (d *Device) DeallocPD(pd uint32) error {
 	case !ok:
 		return fmt.Errorf("%w: no protection domain %d", ErrInvalid, pd)
 	case n != 0:
-		return fmt.Errorf("%w: %d regions, queue pairs, shared receive queues and address handles are in protection domain %d: destroy them first", ErrBusy, n, pd)
+		return fmt.Errorf("%w: %d regions, windows, queue pairs, shared receive queues and address handles are in protection domain %d: destroy them first", ErrBusy, n, pd)
 	}
 	delete(d.pds, pd)
 	return nil
@@ -89,11 +90,10 @@ func (d *Device) RegisterMemory(pd uint32, b []byte, access ibv.Access) (verbs.P
 }
 
 // DeregisterMemory ends a region and returns when no worker can touch its memory
-// any more.
+// any more. It is ErrBusy while windows or fast regions are bound to it.
 func (d *Device) DeregisterMemory(mr verbs.ProviderMR) error {
 	d.mu.Lock()
 	r := d.mrs[mr.Handle]
-	delete(d.mrs, mr.Handle)
 	d.mu.Unlock()
 	if d.closed.Load() {
 		return d.Close() // which returns when nobody touches memory any more
@@ -102,16 +102,31 @@ func (d *Device) DeregisterMemory(mr verbs.ProviderMR) error {
 		return fmt.Errorf("%w: no memory region with lkey %#x", ErrInvalid, mr.LKey)
 	}
 	if err := d.mem.Deregister(r); err != nil {
-		return err
+		return busyIfBound(err)
 	}
-	d.leavePD(uint32(r.PD()))
-	// The key is gone for those who look it up; who did before holds a lock.
+	d.mu.Lock()
+	delete(d.mrs, mr.Handle)
+	d.pds[uint32(r.PD())]--
+	d.mu.Unlock()
+	return d.settleMemory()
+}
+
+// settleMemory returns when no worker uses a key that has been taken out of the
+// table. It is gone for those who look it up; who did before holds a lock.
+func (d *Device) settleMemory() error {
 	for _, w := range d.workers {
 		if err := w.quiesce(); err != nil {
 			return d.Close() // nothing runs after it
 		}
 	}
 	return nil
+}
+
+func busyIfBound(err error) error {
+	if errors.Is(err, memory.ErrBound) {
+		return fmt.Errorf("%w: %w", ErrBusy, err)
+	}
+	return err
 }
 
 // AllocBuffer returns n zeroed bytes outside of the Go heap, page-aligned. They

@@ -319,6 +319,8 @@ func (q *qp) Destroy() error {
 		q.w.timers.remove(q)
 		// RESET is allowed from every state and lets go of all that is held.
 		_ = q.t.Modify(clock(), &ibv.QPAttr{State: ibv.QPStateReset}, ibv.QPAttrState, ibv.GID{}, ibv.GID{})
+		// The next queue pair of this number must not inherit its windows.
+		d.mem.UnbindQP(q.num)
 	})
 	if err != nil {
 		return nil // the device is closed: nothing is left of the queue pair

@@ -62,7 +62,7 @@ func (c *Context) AllocPD() (*PD, error) {
 	if err != nil {
 		return nil, opErr("allocate pd", c.Name(), err)
 	}
-	pd := &PD{ctx: c, handle: h, mrs: map[uint32]*MR{}, ahs: map[*AH]struct{}{}}
+	pd := &PD{ctx: c, handle: h, mrs: map[uint32]*MR{}, mws: map[*MW]struct{}{}, fast: map[*FastMR]struct{}{}, ahs: map[*AH]struct{}{}}
 	c.mu.Lock()
 	c.pds[pd] = struct{}{}
 	c.mu.Unlock()

@@ -22,7 +22,8 @@ type DeviceAttr struct {
 	MaxSRQWR       int
 	MaxSRQSGE      int
 	MaxXRCD        int // XRC domains
-	MaxMR          int
+	MaxMR          int // with MaxMW and FastMRs together
+	MaxMW          int // memory windows
 	MaxAH          int
 	MaxPD          int
 	MaxMcastGrp    int // multicast groups

@@ -31,6 +31,9 @@ type fakeDevice struct {
 	ahs     map[uint32]ibv.AddressVector
 	lastAH  uint32
 
+	aliases int   // memory windows and fast regions
+	busy    error // what regions answer when they are to go
+
 	lazy bool // complete in Progress only, not at the doorbell
 }
 
@@ -65,6 +68,9 @@ func (f *fakeDevice) AllocBuffer(n int) ([]byte, error)       { f.buffers++; ret
 func (f *fakeDevice) FreeBuffer([]byte) error                 { f.buffers--; return nil }
 func (f *fakeDevice) Close() error                            { f.closed = true; return nil }
 func (f *fakeDevice) DeregisterMemory(mr verbs.ProviderMR) error {
+	if f.busy != nil {
+		return f.busy
+	}
 	delete(f.regions, mr.Handle)
 	return nil
 }
@@ -73,6 +79,28 @@ func (f *fakeDevice) RegisterMemory(pd uint32, b []byte, _ ibv.Access) (verbs.Pr
 	f.keys++
 	f.regions[uint64(f.keys)] = b
 	return verbs.ProviderMR{Handle: uint64(f.keys), Addr: uint64(f.keys) << 32, LKey: f.keys, RKey: f.keys}, nil
+}
+
+func (f *fakeDevice) AllocMW(uint32, ibv.MWType) (verbs.ProviderMW, error) {
+	f.keys++
+	f.aliases++
+	return verbs.ProviderMW{Handle: uint64(f.keys), RKey: f.keys << 8}, nil
+}
+
+func (f *fakeDevice) DeallocMW(verbs.ProviderMW) error { f.aliases--; return f.busy }
+
+func (f *fakeDevice) AllocFastMR(uint32, uint64) (verbs.ProviderMR, error) {
+	f.keys++
+	f.aliases++
+	return verbs.ProviderMR{Handle: uint64(f.keys), LKey: f.keys << 8, RKey: f.keys << 8}, nil
+}
+
+func (f *fakeDevice) DeallocFastMR(verbs.ProviderMR) error {
+	if f.busy != nil {
+		return f.busy
+	}
+	f.aliases--
+	return nil
 }
 
 func (f *fakeDevice) CreateAH(_ uint32, av *ibv.AddressVector) (uint32, error) {

@@ -11,6 +11,7 @@ type (
 	Access         = ibv.Access         // rights of a region or queue pair
 	Opcode         = ibv.WROpcode       // operation of a send work request
 	SendFlags      = ibv.SendFlags      // modifiers of a send work request
+	MWType         = ibv.MWType         // type of a memory window
 	FlushPlacement = ibv.FlushPlacement // guarantees of a FLUSH
 	FlushLevel     = ibv.FlushLevel     // how much a FLUSH covers
 	WCOpcode       = ibv.WCOpcode       // operation that completed
@@ -110,6 +111,15 @@ const (
 	OpSendWithInv      = ibv.WRSendWithInv
 	OpFlush            = ibv.WRFlush
 	OpAtomicWrite      = ibv.WRAtomicWrite
+	OpBindMW           = ibv.WRBindMW
+	OpLocalInv         = ibv.WRLocalInv
+	OpRegMR            = ibv.WRRegMR
+)
+
+// Types of memory windows.
+const (
+	MWType1 = ibv.MWType1
+	MWType2 = ibv.MWType2
 )
 
 // Modifiers of send work requests.
@@ -137,6 +147,9 @@ const (
 	WCFetchAdd        = ibv.WCFetchAdd
 	WCFlush           = ibv.WCFlush
 	WCAtomicWrite     = ibv.WCAtomicWrite
+	WCBindMW          = ibv.WCBindMW
+	WCLocalInv        = ibv.WCLocalInv
+	WCRegMR           = ibv.WCRegMR
 	WCRecv            = ibv.WCRecv
 	WCRecvRDMAWithImm = ibv.WCRecvRDMAWithImm
 )

@@ -20,6 +20,8 @@ type PD struct {
 	qps  int
 	srqs int
 	mrs  map[uint32]*MR // by lkey
+	mws  map[*MW]struct{}
+	fast map[*FastMR]struct{}
 	ahs  map[*AH]struct{}
 }
 
@@ -57,7 +59,7 @@ func (pd *PD) RegisterMemory(b []byte, access Access) (*MR, error) {
 }
 
 // Dealloc frees the domain. It is ErrBusy while it has queue pairs, shared receive
-// queues, regions or address handles.
+// queues, regions, memory windows or address handles.
 func (pd *PD) Dealloc() error {
 	pd.making.Lock()
 	defer pd.making.Unlock()
@@ -66,9 +68,9 @@ func (pd *PD) Dealloc() error {
 		pd.mu.Unlock()
 		return nil
 	}
-	if n, s, m, h := pd.qps, pd.srqs, len(pd.mrs), len(pd.ahs); n+s+m+h > 0 {
+	if n, s, m, w, h := pd.qps, pd.srqs, len(pd.mrs)+len(pd.fast), len(pd.mws), len(pd.ahs); n+s+m+w+h > 0 {
 		pd.mu.Unlock()
-		return opErr("deallocate", pd.name(), fmt.Errorf("%w: %d queue pairs, %d shared receive queues, %d memory regions and %d address handles: destroy them first", ErrBusy, n, s, m, h))
+		return opErr("deallocate", pd.name(), fmt.Errorf("%w: %d queue pairs, %d shared receive queues, %d memory regions, %d memory windows and %d address handles: destroy them first", ErrBusy, n, s, m, w, h))
 	}
 	pd.gone = true
 	pd.mu.Unlock()
@@ -84,11 +86,18 @@ func (pd *PD) destroyAll() error {
 	for _, mr := range pd.mrs {
 		mrs = append(mrs, mr)
 	}
-	ahs := keys(pd.ahs)
+	ahs, mws, fast := keys(pd.ahs), keys(pd.mws), keys(pd.fast)
 	pd.mu.RUnlock()
 	var errs []error
 	for _, ah := range ahs {
 		errs = append(errs, ah.Destroy())
+	}
+	// Regions are free when nothing is bound to them any more.
+	for _, w := range mws {
+		errs = append(errs, w.Dealloc())
+	}
+	for _, m := range fast {
+		errs = append(errs, m.Deregister())
 	}
 	for _, mr := range mrs {
 		errs = append(errs, mr.Deregister())
@@ -115,8 +124,9 @@ type MR struct {
 	access Access
 	p      ProviderMR
 	pin    runtime.Pinner
-	once   sync.Once
-	err    error
+
+	ending sync.Mutex // held by Deregister
+	gone   bool
 }
 
 // Bytes is the registered memory.
@@ -142,17 +152,25 @@ func (m *MR) SGE(off, n int) SGE {
 }
 
 // Deregister takes the memory back. It returns when the device can no longer
-// touch it; work requests that still name it fail. Twice is no error.
+// touch it; work requests that still name it fail. It is ErrBusy while memory
+// windows or FastMRs have bytes of the region. Twice is no error.
 func (m *MR) Deregister() error {
-	m.once.Do(func() {
-		pd := m.pd
-		pd.mu.Lock()
-		delete(pd.mrs, m.p.LKey)
-		pd.mu.Unlock()
-		m.err = opErr("deregister memory", pd.name(), pd.ctx.p.DeregisterMemory(m.p))
-		m.pin.Unpin()
-	})
-	return m.err
+	m.ending.Lock()
+	defer m.ending.Unlock()
+	if m.gone {
+		return nil
+	}
+	pd := m.pd
+	err := pd.ctx.p.DeregisterMemory(m.p)
+	if errors.Is(err, ErrBusy) {
+		return opErr("deregister memory", pd.name(), err)
+	}
+	m.gone = true
+	pd.mu.Lock()
+	delete(pd.mrs, m.p.LKey)
+	pd.mu.Unlock()
+	m.pin.Unpin()
+	return opErr("deregister memory", pd.name(), err)
 }
 
 // inlineSource is the memory that an SGE of an inline request names.

@@ -111,6 +111,8 @@ func (q *QP) putSend(wr *SendWR, i int) error {
 	switch wr.Opcode {
 	case OpSendWithInv:
 		w.Imm = wr.InvalidateKey
+	case OpBindMW, OpLocalInv, OpRegMR:
+		putKeys(&w, wr)
 	case OpFlush:
 		w.Length = wr.FlushLength
 		w.FlushType, w.FlushLevel = uint16(wr.FlushPlacement), uint16(wr.FlushLevel)
@@ -236,6 +238,8 @@ func (q *QP) checkOpcode(wr *SendWR, n uint64) error {
 		if q.typ != RC {
 			return invalid("%s needs a reliable connection of type RC", wr.Opcode)
 		}
+	case OpBindMW, OpLocalInv, OpRegMR:
+		return q.checkKeys(wr)
 	default:
 		return invalid("operation %s cannot be posted", wr.Opcode)
 	}

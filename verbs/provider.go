@@ -25,8 +25,17 @@ type Provider interface {
 	AllocBuffer(n int) ([]byte, error)
 	FreeBuffer(b []byte) error
 	RegisterMemory(pd uint32, b []byte, access ibv.Access) (ProviderMR, error)
-	// DeregisterMemory returns when nothing can touch the memory any more.
+	// DeregisterMemory returns when nothing can touch the memory any more. It is
+	// ErrBusy while windows or fast regions are bound to the region.
 	DeregisterMemory(mr ProviderMR) error
+	AllocMW(pd uint32, typ ibv.MWType) (ProviderMW, error)
+	// DeallocMW returns when nothing goes through the window any more.
+	DeallocMW(mw ProviderMW) error
+	// AllocFastMR makes a region without memory, for at most limit bytes.
+	AllocFastMR(pd uint32, limit uint64) (ProviderMR, error)
+	// DeallocFastMR returns when nothing goes through the region any more. It is
+	// ErrBusy while windows are bound to it.
+	DeallocFastMR(mr ProviderMR) error
 	CreateCQ(entries int) (ProviderCQ, error)
 	CreateSRQ(attr *ProviderSRQInit) (ProviderSRQ, error)
 	// OpenXRCD returns the handle, not 0, of a domain that is attr.Name's, or new if
@@ -67,6 +76,12 @@ type ProviderSRQInit struct {
 	Attr ibv.SRQAttr
 	XRCD uint32     // 0: not of an XRC domain
 	CQ   ProviderCQ // of one that is: where its receives complete to
+}
+
+// ProviderMW is a memory window.
+type ProviderMW struct {
+	Handle uint64
+	RKey   uint32 // the first, by which nothing is bound
 }
 
 // ProviderQPInit is what a provider makes a queue pair of; capacities are

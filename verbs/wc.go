@@ -46,11 +46,13 @@ func statusHelp(s WCStatus) string {
 	case WCLocalLength:
 		return "the message is longer than the buffer, than the queue pair allows, or, as a datagram, than the port's active MTU"
 	case WCLocalQPOperation:
-		return "the work request does not fit the queue pair: check opcode, lengths, capacities and address handle"
+		return "the work request does not fit the queue pair: check opcode, lengths, capacities and address handle; or a key cannot be invalidated or registered"
 	case WCLocalProtection:
 		return "a scatter/gather entry lies outside its memory region, has a wrong lkey, another protection domain, or no LOCAL_WRITE"
 	case WCFlushed:
 		return "the queue pair is in error; the first failed completion says why"
+	case WCMWBind:
+		return "the memory window was not bound: the region needs MW_BIND, and LOCAL_WRITE for windows that can write, and must hold the range; a window of type 2 must be free, and the tag of its key must change"
 	case WCBadResponse:
 		return "the peer answered with a packet that does not fit the request"
 	case WCLocalAccess:

@@ -20,10 +20,10 @@ type SendWR struct {
 	InlineData []byte
 
 	Imm           uint32 // immediate data, sent in network order
-	InvalidateKey uint32 // OpSendWithInv: the peer's R_Key to invalidate
+	InvalidateKey uint32 // OpSendWithInv: the peer's R_Key to invalidate; OpLocalInv: one's own key
 
 	RemoteAddr uint64 // RDMA and atomics: address in the peer's region
-	RKey       uint32 // and its key
+	RKey       uint32 // and its key; OpBindMW, OpRegMR: the new key, see IncRKey
 
 	CompareAdd uint64 // atomics: value to compare, or to add
 	Swap       uint64 // compare-and-swap: new value
@@ -35,6 +35,20 @@ type SendWR struct {
 	FlushPlacement FlushPlacement
 	FlushLevel     FlushLevel
 	FlushLength    uint32
+
+	// OpBindMW binds MW, a free window of type 2, to Bind by the key RKey. OpRegMR
+	// registers Bind as FastMR, which is free, by that key. Neither waits for earlier
+	// requests, unless they have SendFence: then for all. OpLocalInv, which always
+	// waits for all earlier requests, makes the window or FastMR of InvalidateKey free:
+	// later accesses by the key fail; one by another queue pair that is being carried
+	// out at that moment may still end. These three have no SGList and send nothing;
+	// in their order they complete like others, and fail with WCMWBind or
+	// WCLocalQPOperation.
+	MW     *MW
+	FastMR *FastMR
+	Bind   *MWBindInfo
+
+	ofType1 bool // QP.BindMW
 
 	// UD only: the way to the peer, its queue pair number (24 bits; MulticastQPN when
 	// it is a group), and its Q_Key.
