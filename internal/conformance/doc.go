@@ -8,10 +8,11 @@
 //		...
 //	}
 //
-// Any test of the module may do so; the package imports nothing of it, so that
-// there are no cycles. An id that docs/rules.md does not have fails the test.
-// Package stage, below, has the vocabulary in which most rules are tested in a
-// few lines.
+// Any test function of the module may do so, itself rather than through a helper:
+// `make conformance` finds it by its source. The package imports nothing of the
+// module, so that there are no cycles. An id that docs/rules.md does not have
+// fails the test. Package stage, below, has the vocabulary in which most rules
+// are tested in a few lines.
 //
 // `make test` runs every test once and hands the events to the command in
 // cmd/conformance, which prints them as `go test` does, matches passed tests with

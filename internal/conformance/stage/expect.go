@@ -230,3 +230,18 @@ func (s *Stage) Wakes(n int) {
 	}
 	s.Env.Woken = s.Env.Woken[:0]
 }
+
+// Discard forgets what the queue pair has sent, completed and raised so far: it is
+// for tests that have seen what they are about.
+func (s *Stage) Discard() {
+	s.Helper()
+	s.poll()
+	for _, cq := range []*queue.Consumer{s.scq, s.rcq} {
+		n, ok := cq.Avail()
+		if !ok {
+			s.Fatal("a completion queue is corrupt")
+		}
+		cq.Release(n)
+	}
+	s.Env.Events, s.drops = s.Env.Events[:0], nil
+}

@@ -78,13 +78,17 @@ func (s *Stage) LocalHasWord(off int, v uint64) {
 }
 
 // BufferHas wants data at the start of the buffer of receive id, 101 for the
-// first, and after them what was there before.
+// first; BufferHasOnly wants that after it nothing has changed.
 func (s *Stage) BufferHas(id int, data []byte) {
 	s.Helper()
-	off := (id - firstRecv) * bufferSize
-	s.has("receive buffer", s.bufs.mem, off, data)
-	rest := off + len(data)
-	s.has("receive buffer", s.bufs.mem, rest, s.bufs.fresh[rest:(id-firstRecv+1)*bufferSize])
+	s.has("receive buffer", s.bufs.mem, (id-firstRecv)*bufferSize, data)
+}
+
+func (s *Stage) BufferHasOnly(id int, data []byte) {
+	s.Helper()
+	s.BufferHas(id, data)
+	rest, end := (id-firstRecv)*bufferSize+len(data), (id-firstRecv+1)*bufferSize
+	s.has("receive buffer", s.bufs.mem, rest, s.bufs.fresh[rest:end])
 }
 
 func (s *Stage) has(what string, mem []byte, off int, data []byte) {

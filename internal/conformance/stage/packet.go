@@ -40,6 +40,7 @@ type Packet struct {
 	raw    wire.Opcode
 	bth    func(*wire.BTH)
 	frame  func([]byte)
+	tag    []byte
 }
 
 // what is a set of fields.
@@ -68,6 +69,9 @@ func (p *Packet) has(w what) bool { return p.set&w != 0 }
 
 // info is the opcode's table entry on a transport service.
 func (p *Packet) info(service wire.Opcode) *wire.OpInfo { return (service | p.op).Info() }
+
+// Position is where in its message the packet stands.
+func (p Packet) Position(service wire.Opcode) wire.Position { return p.info(service).Pos }
 
 func packet(op wire.Opcode, k int) Packet { return Packet{op: op, psn: k} }
 
@@ -185,6 +189,10 @@ func (p Packet) Opcode(op wire.Opcode) Packet { p.raw = op; p.set |= setRaw; ret
 // computed; Frame any byte of its frame, after that.
 func (p Packet) BTH(change func(*wire.BTH)) Packet { p.bth = change; return p }
 func (p Packet) Frame(change func([]byte)) Packet  { p.frame = change; return p }
+
+// Tagged puts a tag of four bytes, TPID and TCI, between the MAC addresses and
+// the EtherType of a frame of the peer.
+func (p Packet) Tagged(tag []byte) Packet { p.tag = tag; return p }
 
 // String names the packet in messages.
 func (p Packet) String() string { return fmt.Sprintf("%s %d", opName(p.op), p.psn) }

@@ -1,6 +1,7 @@
 package stage
 
 import (
+	"slices"
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/mono"
@@ -119,6 +120,9 @@ func (s *Stage) frame(p *Packet, ib []byte) []byte {
 	wire.PutICRC(frame, path.L3())
 	if p.frame != nil {
 		p.frame(frame)
+	}
+	if p.tag != nil {
+		frame = slices.Insert(frame, 12, p.tag...)
 	}
 	return frame
 }

@@ -7,7 +7,7 @@
 // test is `go test` with the same output. With -table it fails too when a rule of
 // docs/rules.md has no passed test, or when docs/conformance.md is not what the
 // run has proved; the run must be of the whole module then. write runs the tests
-// of packages that name rules and writes docs/conformance.md.
+// that name rules, by their source, and writes docs/conformance.md.
 package main
 
 import (
@@ -17,7 +17,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"github.com/roce-xdp/roce-xdp/internal/conformance"
@@ -74,11 +73,12 @@ func test(table bool, args []string) error {
 
 // write makes the table anew.
 func write() error {
-	packages, err := markedPackages()
+	tests, packages, err := marked()
 	if err != nil {
 		return err
 	}
-	results, err := run(append([]string{"-count=1", "-timeout=8m"}, packages...))
+	pattern := "^(" + strings.Join(tests, "|") + ")$"
+	results, err := run(append([]string{"-count=1", "-timeout=8m", "-run", pattern}, packages...))
 	if err != nil {
 		return err
 	}
@@ -140,22 +140,6 @@ func judge(results *conformance.Results) (*conformance.Rules, string, error) {
 		return nil, "", fmt.Errorf("%d rules of %s are not proved:\n\t%s", len(wrong), conformance.RulesFile, strings.Join(wrong, "\n\t"))
 	}
 	return rules, conformance.Table(rules, results), nil
-}
-
-// markedPackages are those whose tests name rules.
-func markedPackages() ([]string, error) {
-	list, err := output("go", "list", "-f", "{{.ImportPath}} {{.TestImports}} {{.XTestImports}}", "./...")
-	if err != nil {
-		return nil, err
-	}
-	var marked []string
-	for line := range strings.Lines(list) {
-		f := strings.FieldsFunc(line, func(r rune) bool { return strings.ContainsRune(" []\n", r) })
-		if slices.ContainsFunc(f[1:], func(imp string) bool { return strings.Contains(imp, "/internal/conformance") }) {
-			marked = append(marked, f[0])
-		}
-	}
-	return marked, nil
 }
 
 // output runs a command in the root of the module.
