@@ -46,13 +46,20 @@ func (g *generator) random() {
 		g.add(pairKeyOpcodes[g.rnd.IntN(len(pairKeyOpcodes))])
 		return
 	}
-	g.add(pairOpcodes[g.rnd.IntN(len(pairOpcodes))])
+	ops := pairOpcodes
+	if g.h.tgt != nil {
+		ops = pairOpcodes[:len(pairOpcodes)-2] // XRC lacks the last two
+	}
+	g.add(ops[g.rnd.IntN(len(ops))])
 }
 
 // add appends one work request and runs it on the model.
 func (g *generator) add(opcode ibv.WROpcode) {
 	id := uint64(len(g.h.prog.ops))
 	op := pairOp{wqe: queue.SendWQE{WRID: id, Opcode: opcode, RKey: g.h.peer.mem.region.RKey(), Imm: g.rnd.Uint32()}}
+	if g.h.tgt != nil {
+		op.wqe.SRQN = g.h.peer.srqn()
+	}
 	if g.rnd.IntN(4) != 0 {
 		op.wqe.Flags |= ibv.SendSignaled
 	}

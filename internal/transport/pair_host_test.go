@@ -22,7 +22,7 @@ const (
 	pairAH     = 7 // of the only path
 )
 
-// pairHost is one queue pair with its memory, its driver and its program.
+// pairHost is one queue pair, or of XRC two, with memory, driver and program.
 type pairHost struct {
 	w    *pairWorld
 	end  simnet.End
@@ -30,6 +30,7 @@ type pairHost struct {
 
 	env  *Env
 	qp   *QP
+	tgt  *QP // of XRC, whose requests come in here; else nil
 	path wire.Path
 	tx   *Batch
 	mem  pairMemory
@@ -78,11 +79,22 @@ func newPairHost(w *pairWorld, end simnet.End) *pairHost {
 	if w.shared {
 		cfg.SRQ, cfg.RQ = NewSRQ(rq, 1), nil
 	}
+	if w.typ == ibv.QPTypeXRCSend {
+		h.makeTarget(&cfg)
+	}
 	h.qp = NewQP(h.env, cfg)
 	if w.windows {
 		h.keys.init(h, table)
 	}
 	return h
+}
+
+// taker is the queue pair that requests come in at.
+func (h *pairHost) taker() *QP {
+	if h.tgt != nil {
+		return h.tgt
+	}
+	return h.qp
 }
 
 func (h *pairHost) qpn() uint32 { return 0x100 + uint32(h.end) }
@@ -100,10 +112,18 @@ func (h *pairHost) connect() {
 		MaxRDAtomic: w.rdAtomic, MaxDestRDAtomic: w.rdAtomic, MinRNRTimer: uint8(1 + w.rnd.IntN(5)),
 		Timeout: w.timeout, RetryCnt: w.retries, RNRRetry: w.rnrRetries, QKey: pairQKey, AV: ibv.AddressVector{DGID: w.gid(other)},
 	}
+	if h.tgt != nil {
+		h.connectXRC(attr)
+		return
+	}
 	h.qp.SetPortMTU(w.mtu.Bytes())
-	for i, mask := range h.attrMasks() {
+	h.toRTS(h.qp, attr, h.attrMasks())
+}
+
+func (h *pairHost) toRTS(q *QP, attr ibv.QPAttr, masks [3]ibv.AttrMask) {
+	for i, mask := range masks {
 		attr.State = ibv.QPStateInit + ibv.QPState(i)
-		h.modify(&attr, mask|ibv.QPAttrState)
+		h.modifyQP(q, &attr, mask|ibv.QPAttrState)
 	}
 }
 
@@ -128,13 +148,26 @@ func (h *pairHost) attrMasks() [3]ibv.AttrMask {
 
 func (h *pairHost) modify(attr *ibv.QPAttr, mask ibv.AttrMask) {
 	h.w.Helper()
-	if err := h.qp.Modify(h.w.now, attr, mask, h.w.gid(h.end), h.w.gid(h.end.Other())); err != nil {
+	h.modifyQP(h.qp, attr, mask)
+}
+
+func (h *pairHost) modifyQP(q *QP, attr *ibv.QPAttr, mask ibv.AttrMask) {
+	h.w.Helper()
+	if err := q.Modify(h.w.now, attr, mask, h.w.gid(h.end), h.w.gid(h.end.Other())); err != nil {
 		h.w.failf("%v: %v", h.end, err)
 	}
 }
 
 // next is when the host must be looked at, apart from arrivals.
-func (h *pairHost) next() mono.Time { return mono.Min(h.nextApp, h.qp.NextDeadline()) }
+func (h *pairHost) next() mono.Time { return mono.Min(h.nextApp, h.due()) }
+
+// due is when the engine must be driven.
+func (h *pairHost) due() mono.Time {
+	if h.tgt == nil {
+		return h.qp.NextDeadline()
+	}
+	return mono.Min(h.qp.NextDeadline(), h.tgt.NextDeadline())
+}
 
 // app is the program: it posts some of what it still has, when there is room.
 func (h *pairHost) app() {
@@ -164,10 +197,19 @@ func (h *pairHost) app() {
 // service is the driver's transmit half: it polls until nothing is left to send
 // and puts the packets on the link.
 func (h *pairHost) service() {
+	h.poll(h.qp)
+	if h.tgt != nil {
+		h.poll(h.tgt)
+	}
+	h.releaseFrames()
+	h.collect()
+}
+
+func (h *pairHost) poll(q *QP) {
 	w := h.w
 	for more := true; more; {
 		h.tx.Reset(1 + w.rnd.IntN(w.batch))
-		more = h.qp.Poll(w.now, h.tx)
+		more = q.Poll(w.now, h.tx)
 		for i := range h.tx.Intents {
 			h.send(&h.tx.Intents[i])
 		}
@@ -175,13 +217,11 @@ func (h *pairHost) service() {
 			w.failf("%v: more to send, but nothing sent into an empty batch", h.end)
 		}
 	}
-	h.releaseFrames()
-	h.collect()
 }
 
 func (h *pairHost) send(in *Intent) {
 	w := h.w
-	if datagram := w.typ != ibv.QPTypeRC && w.typ != ibv.QPTypeUC; datagram != (in.AH == pairAH) {
+	if w.typ.Datagram() != (in.AH == pairAH) {
 		w.failf("%v: packet by AH %d", h.end, in.AH)
 	}
 	frame := make([]byte, h.path.Len()+in.HdrLen+in.Len+wire.PadLen(in.Len)+wire.ICRCLen)
@@ -190,7 +230,7 @@ func (h *pairHost) send(in *Intent) {
 	copy(ib, in.Hdr[:in.HdrLen])
 	if !h.tx.Gather(in, ib[in.HdrLen:in.HdrLen+in.Len]) {
 		w.logf("%v !! %v PSN %#x: payload is gone", h.end, in.Info.Name, uint32(in.PSN))
-		h.qp.PayloadFault(w.now, in)
+		in.QP.PayloadFault(w.now, in)
 		return
 	}
 	covered := len(frame) - h.path.L3() - wire.ICRCLen
@@ -231,10 +271,14 @@ func (h *pairHost) receive(frame []byte) {
 		return
 	}
 	w.logf("%v <- %v", h.end, describePacket(h.pkt.BTH, h.pkt.PayloadLen))
-	if qpn := h.pkt.Hdr().DestQP(); qpn != h.qpn() {
+	q := h.qp
+	if !h.pkt.Info.Response {
+		q = h.taker()
+	}
+	if qpn := h.pkt.Hdr().DestQP(); qpn != q.QPN() {
 		w.failf("%v: packet for QP %#x", h.end, qpn)
 	}
-	if h.qp.HandlePacket(w.now, &h.pkt) == Keep {
+	if q.HandlePacket(w.now, &h.pkt) == Keep {
 		h.frames[h.nextRef] = segs
 		return
 	}
@@ -273,7 +317,7 @@ func (h *pairHost) releaseFrames() {
 // String is where the host stands, for the message of a test that fails.
 func (h *pairHost) String() string {
 	due := "never"
-	if d := h.qp.NextDeadline(); d != mono.Never {
+	if d := h.due(); d != mono.Never {
 		due = "in " + d.Sub(h.w.now).String()
 	}
 	return fmt.Sprintf("%v: %v, due %s, %v, %d frames kept, %v", h.end, h.qp.State(), due, &h.prog, len(h.frames), h.counters())

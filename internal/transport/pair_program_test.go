@@ -99,8 +99,9 @@ func (h *pairHost) postRecvs(n int) {
 func (h *pairHost) collect() {
 	for _, side := range []struct {
 		cq    *queue.Consumer
+		qpn   uint32
 		check func(*queue.CQE)
-	}{{h.scq, h.sendDone}, {h.rcq, h.recvDone}} {
+	}{{h.scq, h.qpn(), h.sendDone}, {h.rcq, h.taker().QPN(), h.recvDone}} {
 		n, ok := side.cq.Avail()
 		if !ok {
 			h.w.failf("%v: completion queue is corrupt", h.end)
@@ -109,7 +110,7 @@ func (h *pairHost) collect() {
 			var c queue.CQE
 			queue.GetCQE(side.cq.Slot(0), &c)
 			side.cq.Release(1)
-			if c.QPN != h.qpn() || c.QPContext != uint64(h.end)+40 || c.Timestamp != int64(h.w.now) {
+			if c.QPN != side.qpn || c.QPContext != uint64(h.end)+40 || c.Timestamp != int64(h.w.now) {
 				h.w.failf("%v: completion %+v", h.end, c)
 			}
 			c.QPN, c.QPContext, c.Timestamp = 0, 0, 0

@@ -72,10 +72,10 @@ func (h *pairHost) checkEnd(gaveUp bool) {
 			w.failf("%v: byte %#x of the memory is %#x, want %#x", h.end, at, h.mem.bytes[at], h.mem.model[at])
 		}
 	}
-	if d := h.qp.NextDeadline(); d != mono.Never {
+	if d := h.due(); d != mono.Never {
 		w.failf("%v: idle, but due in %v", h.end, d.Sub(w.now))
 	}
-	if len(h.frames) != 0 && (!gaveUp || h.qp.State() == ibv.QPStateErr) {
+	if len(h.frames) != 0 && (!gaveUp || h.taker().State() == ibv.QPStateErr) {
 		w.failf("%v: idle, but %d frames are kept", h.end, len(h.frames))
 	}
 	if w.perfect() && h.env.Counters[SendRNRErr] == 0 {

@@ -167,7 +167,7 @@ func (w *pairWorld) run(until func() bool) {
 			if h.nextApp <= w.now {
 				h.app()
 			}
-			if h.qp.NextDeadline() <= w.now {
+			if h.due() <= w.now {
 				h.service()
 			}
 		}
