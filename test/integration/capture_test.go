@@ -95,6 +95,12 @@ func expect(t *testing.T, e *verbstest.End, want verbs.WCStatus) verbs.WC {
 // checkCapture has every RoCE frame judged and looks for what must be among them.
 func checkCapture(t *testing.T, frames []frame) {
 	t.Helper()
+	judge(t, frames).check(t)
+}
+
+// judge has every RoCE frame judged and says what there was.
+func judge(t *testing.T, frames []frame) *seen {
+	t.Helper()
 	seen := newSeen()
 	for i, row := range tshark(t, savePcap(t, frames)) {
 		if !row.roce {
@@ -118,10 +124,10 @@ func checkCapture(t *testing.T, frames []frame) {
 		}
 		seen.note(&p)
 		if t.Failed() {
-			return // one bad frame is enough to read
+			break // one bad frame is enough to read
 		}
 	}
-	seen.check(t)
+	return seen
 }
 
 // seen collects what a capture has.

@@ -33,7 +33,9 @@ type roceFields struct {
 }
 
 // unknownToTshark are the opcodes of which tshark knows the BTH alone.
-func unknownToTshark(op wire.Opcode) bool { return op == wire.Flush || op == wire.AtomicWrite }
+func unknownToTshark(op wire.Opcode) bool {
+	return op == wire.Flush || op == wire.AtomicWrite || op.Transport() == wire.XRC
+}
 
 // fieldsOf are the fields as our decoder sees them, as far as tshark does.
 func fieldsOf(p *wire.Packet) roceFields {
