@@ -22,7 +22,9 @@ type cq struct {
 	workers atomic.Uint64   // of the queue pairs that complete to it
 	users   map[any]*worker // who completes to it; guarded by the device's lock
 	gone    bool            // guarded by the device's lock
-	events  eventMarks
+	// perWorker is how many of users each worker has; guarded by the device's lock.
+	perWorker []int
+	events    eventMarks
 }
 
 // CreateCQ makes a completion queue for at least entries completions.
@@ -31,7 +33,7 @@ func (d *Device) CreateCQ(entries int) (verbs.ProviderCQ, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cq{dev: d, t: transport.NewCQ(ring), raised: make(chan struct{}, 1), users: map[any]*worker{}}
+	c := &cq{dev: d, t: transport.NewCQ(ring), raised: make(chan struct{}, 1), users: map[any]*worker{}, perWorker: make([]int, len(d.workers))}
 	c.ring.Store(ring)
 	c.t.Owner = c
 	d.mu.Lock()
@@ -217,16 +219,22 @@ func (c *cq) use(user any, w *worker) {
 	if c == nil {
 		return
 	}
+	if c.users[user] != nil {
+		return // by its other end
+	}
 	c.users[user] = w
+	c.perWorker[w.id]++
 	c.workers.Or(1 << w.id)
 }
 
 // unuse undoes use. The device's lock is held.
 func (c *cq) unuse(user any) {
-	delete(c.users, user)
-	var mask uint64
-	for _, w := range c.users {
-		mask |= 1 << w.id
+	w := c.users[user]
+	if w == nil {
+		return
 	}
-	c.workers.Store(mask)
+	delete(c.users, user)
+	if c.perWorker[w.id]--; c.perWorker[w.id] == 0 {
+		c.workers.And(^(uint64(1) << w.id))
+	}
 }

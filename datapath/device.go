@@ -46,6 +46,7 @@ type Device struct {
 	mem    *memory.Table
 	steer  steering
 	routes resolver
+	hops   *hopCache // in front of the resolver, if there is one
 	joins  joiner
 	mode   string
 	zero   bool // zero-copy

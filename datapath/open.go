@@ -85,7 +85,8 @@ func (o *opening) open(opts *Options) (*Device, error) {
 		c.ports, c.waiters = append(c.ports, s), append(c.waiters, w)
 	}
 	d := newDevice(c)
-	d.routes = &netResolver{handle: o.handle, name: o.name, index: o.info.index, closed: d.done}
+	d.hops = newHopCache(&netResolver{handle: o.handle, name: o.name, index: o.info.index, closed: d.done})
+	d.routes = d.hops
 	return d, o.start(d)
 }
 

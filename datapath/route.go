@@ -131,6 +131,7 @@ func (d *Device) rebuildPaths(change func(r *route) bool) {
 
 // neighbourChanged takes notice of the link-layer address of a next hop.
 func (d *Device) neighbourChanged(addr netip.Addr, mac [6]byte) {
+	d.hops.forget()
 	d.rebuildPaths(func(r *route) bool {
 		if r.local || r.hop != addr || r.fields.DstMAC == mac {
 			return false
