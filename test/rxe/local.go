@@ -10,9 +10,6 @@ import (
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
-// errNoWindows reports what our stack cannot do yet.
-var errNoWindows = errors.New("our stack has no memory windows")
-
 // local is our end: a queue pair on the rig's device.
 type local struct {
 	ctx  context.Context
@@ -25,6 +22,8 @@ type local struct {
 	cq *verbs.CQ
 	qp *verbs.QP
 	b  []byte
+
+	windows []*verbs.MW
 }
 
 func (l *local) name() string { return ourName }
@@ -41,7 +40,7 @@ func (l *local) open(p params) (endpoint, error) {
 	if l.b, err = l.dev.AllocBuffer(regionLen); err != nil {
 		return endpoint{}, err
 	}
-	if l.mr, err = l.pd.RegisterMemory(l.b, access); err != nil {
+	if l.mr, err = l.pd.RegisterMemory(l.b, access|verbs.AccessMWBind); err != nil {
 		return endpoint{}, err
 	}
 	if l.cq, err = l.dev.CreateCQ(256); err != nil {
@@ -99,7 +98,28 @@ func (l *local) post(r request) error {
 	return l.qp.PostSend(&wr)
 }
 
-func (l *local) window(int, int) (uint32, error) { return 0, errNoWindows }
+func (l *local) window(off, n int) (uint32, error) {
+	mw, err := l.pd.AllocMW(verbs.MWType2)
+	if err != nil {
+		return 0, err
+	}
+	l.windows = append(l.windows, mw)
+	err = l.qp.PostSend(&verbs.SendWR{
+		Opcode: verbs.OpBindMW, MW: mw, RKey: verbs.IncRKey(mw.RKey()),
+		Bind: &verbs.MWBindInfo{MR: l.mr, Addr: l.mr.Addr() + uint64(off), Length: uint64(n), Access: verbs.AccessRemoteRead | verbs.AccessRemoteWrite},
+	})
+	if err != nil {
+		return 0, err
+	}
+	got, err := l.wait(1, opTime)
+	switch {
+	case err != nil:
+		return 0, err
+	case len(got) != 1 || got[0].Opcode != verbs.WCBindMW || got[0].Status != verbs.WCSuccess:
+		return 0, fmt.Errorf("the binding ended with %+v", got)
+	}
+	return mw.RKey(), nil
+}
 
 func (l *local) state() (verbs.QPState, error) {
 	a, err := l.qp.Query()
@@ -130,6 +150,9 @@ func (l *local) close() error {
 	var errs []error
 	if l.qp != nil {
 		errs = append(errs, l.qp.Destroy())
+	}
+	for _, w := range l.windows {
+		errs = append(errs, w.Dealloc())
 	}
 	if l.cq != nil {
 		errs = append(errs, l.cq.Destroy())

@@ -40,8 +40,9 @@ func rows() []row {
 					all = append(all, trialRow("ops", op.name, ours, usual(f, mtu), op.run))
 				}
 			}
-			// Our stack has no memory windows: it is the requester only.
-			all = append(all, trialRow("ops", "SEND_WITH_INV", true, usual(f, mtu), sendInvalidate))
+			for _, ours := range []bool{true, false} {
+				all = append(all, trialRow("ops", "SEND_WITH_INV", ours, usual(f, mtu), sendInvalidate))
+			}
 		}
 	}
 	for i, c := range faults {

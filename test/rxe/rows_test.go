@@ -38,7 +38,7 @@ func TestRows(t *testing.T) {
 			t.Errorf("operation %s has %d rows, want both roles, families and MTUs", op.name, n)
 		}
 	}
-	if n := kinds["ops/SEND_WITH_INV"]; n != len(families)*len(mtus) {
+	if n := kinds["ops/SEND_WITH_INV"]; n != 2*len(families)*len(mtus) {
 		t.Errorf("SEND_WITH_INV has %d rows", n)
 	}
 	for _, f := range faults {
