@@ -197,7 +197,8 @@ func second[T any](_ T, err error) error { return err }
 func TestDeviceTellsOfWindows(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	a, err := r.ca.QueryDevice()
-	if err != nil || a.MaxMW < 1 {
-		t.Errorf("%d memory windows, %v", a.MaxMW, err)
+	want := verbs.DeviceMemWindow | verbs.DeviceMemWindowType2A | verbs.DeviceMemWindowType2B | verbs.DeviceMemMgtExt
+	if err != nil || a.MaxMW != a.MaxMR || a.Caps&want != want {
+		t.Errorf("%d memory windows, capabilities %v, %v", a.MaxMW, a.Caps.Names(), err)
 	}
 }

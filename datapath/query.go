@@ -11,7 +11,12 @@ import (
 // caps are what the engine can do whatever the interface is.
 const caps = ibv.DeviceBadPKeyCntr | ibv.DeviceBadQKeyCntr | ibv.DeviceUDAVPortEnforce | ibv.DeviceCurrQPStateMod |
 	ibv.DevicePortActiveEvent | ibv.DeviceSysImageGUID | ibv.DeviceRCRNRNakGen | ibv.DeviceSRQResize | ibv.DeviceXRC |
-	ibv.DeviceFlushGlobal | ibv.DeviceAtomicWrite
+	ibv.DeviceFlushGlobal | ibv.DeviceAtomicWrite | keyCaps
+
+// keyCaps are those of keys that work requests bind. A window of type 2 belongs to
+// a queue pair's number and, as it ends with that queue pair, to its domain: 2A and
+// 2B at once.
+const keyCaps = ibv.DeviceMemWindow | ibv.DeviceMemWindowType2A | ibv.DeviceMemWindowType2B | ibv.DeviceMemMgtExt
 
 // ackDelay is the local CA ACK delay, 4.096 us * 2^15 = 134 ms, as of Linux's rxe:
 // a busy machine answers late.
