@@ -24,6 +24,7 @@ func (d *Device) setAddresses(addrs []netip.Addr) error {
 		}
 	}
 	if len(added)+len(removed) != 0 {
+		d.followAddresses()
 		d.reportPort(ibv.EventGIDChange)
 	}
 	return first

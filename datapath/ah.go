@@ -17,11 +17,10 @@ const maxAH = 1 << ahBits
 type address struct {
 	handle uint32
 	pd     uint32
-	local  bool // the peer is on this device
 	spread bool // no flow label was given: the source port is the queue pair's
 	group  bool // it is a multicast group, gid
 	gid    ibv.GID
-	path   wire.Path
+	at     whereabouts
 }
 
 // ahTable finds addresses by handle without a lock, in two levels as qpTable.
@@ -74,10 +73,9 @@ func (t *ahTable) taken(handle uint32) bool {
 
 // way is where a packet goes.
 type way struct {
-	path    *wire.Path // nil: nowhere
-	local   bool       // it ends at this device
-	group   *group     // it ends at these too; nil: none
-	srcPort uint16     // not that of the path, unless 0
+	at      *whereabouts // nil: nowhere
+	group   *group       // it ends at these too; nil: none
+	srcPort uint16       // not that of the path, unless 0
 }
 
 // wayOf is the way of a packet of q: that of the connection, or of the address
@@ -85,13 +83,13 @@ type way struct {
 // that another protection domain has, or that does not fit the queue pair number.
 func (d *Device) wayOf(q *qp, in *transport.Intent) way {
 	if !q.datagram {
-		return way{path: &q.path, local: q.local}
+		return way{at: &q.at}
 	}
 	a := d.addresses.get(in.AH)
 	if a == nil || a.pd != uint32(q.cfg.PD) {
 		return way{}
 	}
-	to := way{path: &a.path, local: a.local}
+	to := way{at: &a.at}
 	// A group has a number of its own (IBTA vol. 1, 10.5.2), and nothing else has it.
 	if (wire.BTHAt(in.Hdr[:]).DestQP() == wire.MulticastQP) != a.group {
 		return way{}
@@ -130,20 +128,31 @@ func (d *Device) createAH(pd uint32, av *ibv.AddressVector) (uint32, error) {
 	if av == nil {
 		return 0, fmt.Errorf("%w: no address vector", ErrInvalid)
 	}
-	self, r, err := d.findRoute(av)
-	if err != nil {
+	for {
+		changes := d.changes.Load()
+		self, r, err := d.findRoute(av)
+		if err != nil {
+			return 0, err
+		}
+		if err := transport.CheckAddress(av, self); err != nil {
+			return 0, err
+		}
+		r.fields.UDPSrcPort = wire.FlowLabelToPort(r.fields.FlowLabel)
+		d.mu.Lock()
+		if d.changes.Load() == changes {
+			defer d.mu.Unlock()
+			return d.addAH(pd, av, &r)
+		}
+		d.mu.Unlock() // what was found may be true no more
+	}
+}
+
+// addAH makes the handle of a route. The device's lock is held.
+func (d *Device) addAH(pd uint32, av *ibv.AddressVector, r *route) (uint32, error) {
+	a := &address{pd: pd, spread: r.fields.FlowLabel == 0, group: r.group, gid: av.DGID}
+	if err := a.at.lay(r); err != nil {
 		return 0, err
 	}
-	if err := transport.CheckAddress(av, self); err != nil {
-		return 0, err
-	}
-	r.fields.UDPSrcPort = wire.FlowLabelToPort(r.fields.FlowLabel)
-	a := &address{pd: pd, local: r.local, spread: r.fields.FlowLabel == 0, group: r.group, gid: av.DGID}
-	if err := a.path.Set(&r.fields); err != nil {
-		return 0, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	if d.closed.Load() {
 		return 0, ErrClosed
 	}
@@ -157,7 +166,7 @@ func (d *Device) createAH(pd uint32, av *ibv.AddressVector) (uint32, error) {
 		}
 	}
 	a.handle = d.lastAH
-	d.handles[a.handle] = &handleRoute{pd: pd, route: r}
+	d.handles[a.handle] = &handleRoute{pd: pd, route: *r}
 	d.addresses.put(a.handle, a)
 	return a.handle, nil
 }
@@ -195,7 +204,7 @@ func (d *Device) changeHandles(change func(r *route) bool) {
 			continue
 		}
 		next := *d.addresses.get(handle)
-		if next.path.Set(&h.route.fields) == nil {
+		if next.at.lay(&h.route) == nil {
 			d.addresses.put(handle, &next)
 		}
 	}

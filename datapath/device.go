@@ -66,6 +66,10 @@ type Device struct {
 	closeErr   error
 	cleanup    []func() error // what Close calls last, in reverse
 
+	routing   sync.Mutex    // held while routes are altered and applied; before mu
+	changes   atomic.Uint64 // to what routes are made of, counted with mu
+	rerouting chan struct{} // has an element when routes are to be looked up again
+
 	windowing sync.Mutex // held while limits are computed and applied; before mu
 
 	mu        sync.Mutex // guards what follows; never taken by who holds a worker's lock
@@ -103,6 +107,8 @@ type steering interface {
 // resolver finds the link-layer address of the next hop to dst.
 type resolver interface {
 	resolve(src, dst netip.Addr) (nextHop, error)
+	// hop is its address alone, which is known without asking anybody.
+	hop(src, dst netip.Addr) (netip.Addr, error)
 }
 
 // joiner has the host join multicast groups on the interface.
@@ -162,6 +168,7 @@ func newDevice(c config) *Device {
 		handles: map[uint32]*handleRoute{},
 		xrcds:   map[uint32]*xrcd{},
 
+		rerouting:  make(chan struct{}, 1),
 		srqNumbers: map[uint32]struct{}{},
 		lastSRQN:   rand.Uint32N(maxSRQN), // one of an earlier run names nothing
 	}

@@ -78,6 +78,9 @@ const (
 	linger = 20 * time.Millisecond
 	// errorPause keeps a waiter that fails from being a busy loop.
 	errorPause = 10 * time.Millisecond
+	// lostPause is the same where the interface is gone: there is nothing to wait
+	// for but what programs still do, which wakes.
+	lostPause = time.Second
 	// workNow is a deadline that has passed.
 	workNow mono.Time = 1
 	// maxRelays bounds how often a driver goes on for what others have posted.
@@ -365,10 +368,14 @@ func (w *worker) waitForLock(now mono.Time) {
 // pause keeps a waiter that fails from making a busy loop of the background
 // goroutine.
 func (w *worker) pause(now mono.Time) {
-	w.until.Store(int64(now.Add(errorPause)))
+	d := errorPause
+	if w.lost.Load() {
+		d = lostPause
+	}
+	w.until.Store(int64(now.Add(d)))
 	w.bg.Store(bgNapping)
 	if !w.dev.closed.Load() {
-		w.rest(errorPause)
+		w.rest(d)
 	}
 	w.bg.Store(bgAwake)
 }

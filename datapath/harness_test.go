@@ -98,7 +98,7 @@ func newRig(t testing.TB, o rigOptions) *rig {
 }
 
 func (r *rig) device(side int, opts Options, u *xsk.UMEM, mac [6]byte, addr netip.Addr, mtu int) *Device {
-	r.steered[side], r.routes[side] = &fakeSteer{qpns: map[uint32]bool{}, addrs: map[netip.Addr]bool{}}, &fakeRoutes{macs: map[netip.Addr][6]byte{}}
+	r.steered[side], r.routes[side] = &fakeSteer{qpns: map[uint32]bool{}, addrs: map[netip.Addr]bool{}}, &fakeRoutes{macs: map[netip.Addr][6]byte{}, hops: map[netip.Addr]netip.Addr{}}
 	r.joined[side] = &fakeJoins{groups: map[netip.Addr]bool{}}
 	c := config{
 		opts: opts, umem: u, steer: r.steered[side], routes: r.routes[side], joins: r.joined[side], mode: "memory",
@@ -208,7 +208,10 @@ func (f *fakeSteer) Counters() ([]bpf.Counter, error) {
 type fakeRoutes struct {
 	mu    sync.Mutex
 	macs  map[netip.Addr][6]byte
+	hops  map[netip.Addr]netip.Addr // of peers that are not next hops themselves
 	asked int
+	// during runs once, after the next question has been answered.
+	during func()
 }
 
 func (f *fakeRoutes) set(a netip.Addr, mac [6]byte) {
@@ -218,14 +221,46 @@ func (f *fakeRoutes) set(a netip.Addr, mac [6]byte) {
 }
 
 func (f *fakeRoutes) resolve(_, dst netip.Addr) (nextHop, error) {
+	hop, err := f.answer(dst)
+	if do := f.during; do != nil {
+		f.during = nil
+		do()
+	}
+	return hop, err
+}
+
+func (f *fakeRoutes) answer(dst netip.Addr) (nextHop, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.asked++
-	mac, ok := f.macs[dst]
+	hop, ok := f.hops[dst]
 	if !ok {
-		return nextHop{}, fmt.Errorf("%w: %s", ErrNoNeighbour, dst)
+		hop = dst
 	}
-	return nextHop{addr: dst, mac: mac}, nil
+	mac, ok := f.macs[hop]
+	if !ok {
+		return nextHop{}, fmt.Errorf("%w: %s", ErrNoNeighbour, hop)
+	}
+	return nextHop{addr: hop, mac: mac}, nil
+}
+
+func (f *fakeRoutes) hop(_, dst netip.Addr) (netip.Addr, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if hop, ok := f.hops[dst]; ok {
+		return hop, nil
+	}
+	if _, ok := f.macs[dst]; !ok {
+		return netip.Addr{}, fmt.Errorf("%w: %s", ErrNoRoute, dst)
+	}
+	return dst, nil
+}
+
+// via makes hop the next hop to dst.
+func (f *fakeRoutes) via(dst, hop netip.Addr) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.hops[dst] = hop
 }
 
 // fakeJoins are the groups that the host was made to join.

@@ -26,6 +26,16 @@ func activeMTU(linkMTU int) ibv.MTU {
 // activeMTU is the port's. The device's lock is held.
 func (d *Device) activeMTU() ibv.MTU { return activeMTU(d.link.mtu) }
 
+// checkThere refuses what needs the interface when that is gone.
+func (d *Device) checkThere() error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.link.gone {
+		return fmt.Errorf("%w: %s is gone: close the device, and open it again when the interface is back", ErrInterface, d.link.name)
+	}
+	return nil
+}
+
 // checkMTU refuses a path MTU that the link cannot carry.
 func (d *Device) checkMTU(m ibv.MTU) error {
 	if !m.Valid() {
@@ -80,19 +90,29 @@ func (d *Device) setLink(now linkInfo) {
 	}
 }
 
-// setPortMTUs tells queue pairs the longest datagram that the link carries now.
+// setPortMTUs tells workers what the link carries now, and queue pairs how long a
+// datagram can be. A connection keeps its path MTU, to which both ends have
+// agreed: packets for which the link is too small are not sent, so that it goes
+// on if that passes soon, and else fails as over a path that loses them.
 func (d *Device) setPortMTUs() {
 	d.mu.Lock()
-	list, mtu := slices.Collect(maps.Keys(d.qps)), d.activeMTU().Bytes()
+	list, link, mtu := slices.Collect(maps.Keys(d.qps)), d.link.mtu, d.activeMTU().Bytes()
 	d.mu.Unlock()
+	for _, w := range d.workers {
+		_ = w.control(func() { w.mtu = link }) // as below
+	}
 	for _, q := range list {
 		// An error says that the device is closed.
 		_ = q.w.control(func() { q.t.SetPortMTU(mtu) })
 	}
 }
 
-// failAll moves all queue pairs to ERR: what is posted to them is flushed.
+// failAll moves all queue pairs to ERR, as the interface is gone: what is posted
+// to them is flushed, and nothing goes to the port any more.
 func (d *Device) failAll() {
+	for _, w := range d.workers {
+		w.lost.Store(true)
+	}
 	d.mu.Lock()
 	list := slices.Collect(maps.Keys(d.qps))
 	d.mu.Unlock()

@@ -13,7 +13,7 @@ import (
 )
 
 // monitor keeps a device in step with its interface: addresses, link state, MTU,
-// neighbours. What the kernel tells is taken as a sign to look again, so that a
+// neighbours, routes. What the kernel tells is taken as a sign to look again, so that a
 // message that was lost, or two that came at once, do no harm.
 type monitor struct {
 	dev    *Device
@@ -22,12 +22,14 @@ type monitor struct {
 	index  int
 	fd     int // of a socket in the namespace of the interface, to ask for its speed
 	ended  chan struct{}
+	routed chan struct{} // closed when the rerouting has ended
 }
 
 // newMonitor subscribes in the namespace of the calling thread.
 func newMonitor(d *Device, handle *netlink.Handle, index int) (*monitor, error) {
 	s, err := nl.Subscribe(unix.NETLINK_ROUTE,
-		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_NEIGH)
+		unix.RTNLGRP_LINK, unix.RTNLGRP_IPV4_IFADDR, unix.RTNLGRP_IPV6_IFADDR, unix.RTNLGRP_NEIGH,
+		unix.RTNLGRP_IPV4_ROUTE, unix.RTNLGRP_IPV6_ROUTE, unix.RTNLGRP_IPV4_RULE, unix.RTNLGRP_IPV6_RULE)
 	if err != nil {
 		return nil, fmt.Errorf("watch addresses and links: %w", err)
 	}
@@ -36,19 +38,21 @@ func newMonitor(d *Device, handle *netlink.Handle, index int) (*monitor, error) 
 		s.Close()
 		return nil, fmt.Errorf("watch the link's speed: %w", err)
 	}
-	return &monitor{dev: d, handle: handle, socket: s, index: index, fd: fd, ended: make(chan struct{})}, nil
+	return &monitor{dev: d, handle: handle, socket: s, index: index, fd: fd, ended: make(chan struct{}), routed: make(chan struct{})}, nil
 }
 
 // close ends run and returns when it has.
 func (m *monitor) close() error {
 	m.socket.Close()
 	<-m.ended
+	<-m.routed // the device is closed
 	return unix.Close(m.fd)
 }
 
 // run follows the interface until close.
 func (m *monitor) run() {
 	defer close(m.ended)
+	go m.dev.reroute(m.routed)
 	m.look() // what happened before the subscription
 	for {
 		msgs, from, err := m.socket.Receive()
@@ -56,6 +60,7 @@ func (m *monitor) run() {
 		case err == nil:
 		case errors.Is(err, unix.ENOBUFS), errors.Is(err, unix.EINTR), errors.Is(err, unix.EAGAIN):
 			m.look() // messages were lost
+			m.dev.wantReroute()
 			continue
 		default: // closed
 			return
@@ -70,6 +75,8 @@ func (m *monitor) run() {
 				look = true
 			case unix.RTM_NEWNEIGH:
 				m.neighbour(&msgs[i])
+			case unix.RTM_NEWROUTE, unix.RTM_DELROUTE, unix.RTM_NEWRULE, unix.RTM_DELRULE:
+				m.dev.wantReroute()
 			}
 		}
 		if look {
@@ -89,6 +96,7 @@ func (m *monitor) look() {
 			m.dev.mu.Unlock()
 			gone.gone, gone.running = true, false
 			m.dev.setLink(gone)
+			_ = m.dev.setAddresses(nil) // the program is off with the interface
 		}
 		return
 	}

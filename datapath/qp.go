@@ -11,7 +11,6 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/mono"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/internal/transport"
-	"github.com/roce-xdp/roce-xdp/internal/wire"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
@@ -43,8 +42,7 @@ type qp struct {
 	nextThrottled *qp
 	timerKey      mono.Time
 	timerPos      int
-	path          wire.Path
-	local         bool // the peer is on this device
+	at            whereabouts // of the peer of a connection
 	flush         flushForm
 
 	// modify makes control calls on the queue pair follow one another.
@@ -238,49 +236,84 @@ func (q *qp) Modify(attr *ibv.QPAttr, mask ibv.AttrMask) error {
 	if err := q.dev.checkQKey(attr, mask); err != nil {
 		return err
 	}
+	if mask&ibv.QPAttrState != 0 && attr.State != ibv.QPStateReset && attr.State != ibv.QPStateErr {
+		if err := q.dev.checkThere(); err != nil {
+			return err
+		}
+	}
 	if mask&ibv.QPAttrPathMTU != 0 {
 		if err := q.dev.checkMTU(attr.PathMTU); err != nil {
 			return err
 		}
 	}
-	var self ibv.GID
-	var path wire.Path
-	var r route
+	var err error
 	if mask&ibv.QPAttrAV != 0 {
-		err := q.precheck(attr, mask)
+		err = q.direct(attr, mask)
+	} else {
+		err = q.apply(attr, mask, ibv.GID{}, nil)
+	}
+	if err != nil {
+		return err
+	}
+	if mask&ibv.QPAttrState != 0 {
+		q.dev.setConnected(q, q.cfg.Type.Reliable() && attr.State >= ibv.QPStateRTR && attr.State <= ibv.QPStateSQD)
+	}
+	return nil
+}
+
+// direct is Modify with an address vector.
+func (q *qp) direct(attr *ibv.QPAttr, mask ibv.AttrMask) error {
+	if err := q.precheck(attr, mask); err != nil {
+		return err
+	}
+	for {
+		changes := q.dev.changes.Load()
+		self, r, err := q.findRoute(attr, mask)
 		if err != nil {
 			return err
 		}
-		if self, r, err = q.findRoute(attr, mask); err != nil {
-			return err
-		}
-		if err := path.Set(&r.fields); err != nil {
+		if done, err := q.takeRoute(attr, mask, self, r, changes); done || err != nil {
 			return err
 		}
 	}
+}
+
+// takeRoute applies attributes with the route that was found for them. It reports
+// false when something has changed meanwhile, since the route may be true no more.
+func (q *qp) takeRoute(attr *ibv.QPAttr, mask ibv.AttrMask, self ibv.GID, r route, changes uint64) (done bool, err error) {
+	d := q.dev
+	d.routing.Lock()
+	defer d.routing.Unlock()
+	if d.changes.Load() != changes {
+		return false, nil
+	}
+	var at whereabouts
+	if err := at.lay(&r); err != nil {
+		return false, err
+	}
+	if err := q.apply(attr, mask, self, &at); err != nil {
+		return false, err
+	}
+	d.setRoute(q, r)
+	return true, nil
+}
+
+// apply has the engine take attributes, and the queue pair a way if there is one.
+func (q *qp) apply(attr *ibv.QPAttr, mask ibv.AttrMask, self ibv.GID, at *whereabouts) error {
 	var merr error
 	err := q.w.control(func() {
 		if merr = q.t.Modify(clock(), attr, mask, self, attr.AV.DGID); merr != nil {
 			return
 		}
-		if mask&ibv.QPAttrAV != 0 {
-			q.path, q.local, q.flush = path, r.local, flushForm{}
+		if at != nil {
+			q.at, q.flush = *at, flushForm{}
 		}
 		q.w.activate(q)
 	})
 	if err != nil {
 		return err
 	}
-	if merr != nil {
-		return merr
-	}
-	if mask&ibv.QPAttrAV != 0 {
-		q.dev.setRoute(q, r)
-	}
-	if mask&ibv.QPAttrState != 0 {
-		q.dev.setConnected(q, q.cfg.Type.Reliable() && attr.State >= ibv.QPStateRTR && attr.State <= ibv.QPStateSQD)
-	}
-	return nil
+	return merr
 }
 
 // precheck refuses a transition that cannot be before time is spent on the way

@@ -34,7 +34,7 @@ type netResolver struct {
 // resolve finds the next hop from src to dst through the interface, and its
 // link-layer address. Errors: ErrNoRoute, ErrNoNeighbour, ErrClosed.
 func (r *netResolver) resolve(src, dst netip.Addr) (nextHop, error) {
-	hop, err := r.route(src, dst)
+	hop, err := r.hop(src, dst)
 	if err != nil {
 		return nextHop{}, err
 	}
@@ -69,8 +69,8 @@ func (r *netResolver) silent(hop, dst netip.Addr) error {
 	return fmt.Errorf("%w: nobody answered for %s on %s within %v (%s)", ErrNoNeighbour, hop, r.name, neighbourWait, what)
 }
 
-// route is the address of the next hop.
-func (r *netResolver) route(src, dst netip.Addr) (netip.Addr, error) {
+// hop is the address of the next hop.
+func (r *netResolver) hop(src, dst netip.Addr) (netip.Addr, error) {
 	fail := func(why string, err error) (netip.Addr, error) {
 		if err != nil {
 			why = fmt.Sprintf("%s (%v)", why, err)

@@ -21,6 +21,7 @@ type route struct {
 	set    bool
 	local  bool // the peer is on this device
 	group  bool // the peers are a multicast group
+	mute   bool // the own address is gone
 	hop    netip.Addr
 	fields wire.PathFields
 }
@@ -103,21 +104,25 @@ func (d *Device) setRoute(q *qp, r route) {
 }
 
 // rebuildPaths lets change alter the routes of queue pairs and address handles
-// and makes the headers of those for which it returns true again.
+// and makes the headers of those for which it returns true again. change runs
+// with the device's lock.
 func (d *Device) rebuildPaths(change func(r *route) bool) {
 	type update struct {
-		q    *qp
-		path wire.Path
+		q  *qp
+		at whereabouts
 	}
 	var updates []update
+	d.routing.Lock() // who alters a route last also applies it last
+	defer d.routing.Unlock()
 	d.mu.Lock()
+	d.changes.Add(1)
 	d.changeHandles(change)
 	for q := range d.qps {
 		if !q.route.set || !change(&q.route) {
 			continue
 		}
 		u := update{q: q}
-		if u.path.Set(&q.route.fields) == nil {
+		if u.at.lay(&q.route) == nil {
 			updates = append(updates, u)
 		}
 	}
@@ -125,7 +130,7 @@ func (d *Device) rebuildPaths(change func(r *route) bool) {
 	for i := range updates {
 		u := &updates[i]
 		// An error says that the device is closed.
-		_ = u.q.w.control(func() { u.q.path = u.path })
+		_ = u.q.w.control(func() { u.q.at = u.at })
 	}
 }
 
@@ -133,7 +138,7 @@ func (d *Device) rebuildPaths(change func(r *route) bool) {
 func (d *Device) neighbourChanged(addr netip.Addr, mac [6]byte) {
 	d.hops.forget()
 	d.rebuildPaths(func(r *route) bool {
-		if r.local || r.hop != addr || r.fields.DstMAC == mac {
+		if r.local || r.group || r.hop != addr || r.fields.DstMAC == mac {
 			return false
 		}
 		r.fields.DstMAC = mac

@@ -119,7 +119,7 @@ func (w *worker) layOut(now mono.Time, q *qp, responses bool) (n int) {
 			continue
 		}
 		// What comes after a packet that fails does not make sense without it.
-		if to := w.dev.wayOf(q, in); to.path == nil {
+		if to := w.dev.wayOf(q, in); to.at == nil {
 			fault = true
 			q.t.AddressFault(now, in)
 		} else if !w.frameOut(q, in, to) {
@@ -134,13 +134,22 @@ func (w *worker) layOut(now mono.Time, q *qp, responses bool) (n int) {
 }
 
 // frameOut writes one frame into a slot and queues it for the port, or for this
-// device. It reports false when the payload cannot be read.
+// device. It reports false when the payload cannot be read. What must not or
+// cannot be sent is lost as on a link.
 func (w *worker) frameOut(q *qp, in *transport.Intent, to way) bool {
-	path := to.path
+	path := &to.at.path
 	pad := wire.PadLen(in.Len)
 	ibLen := in.HdrLen + in.Len + pad + wire.ICRCLen
-	addr := w.tx.get()
 	size := path.Len() + ibLen
+	switch {
+	case to.at.mute:
+		w.count(ctrNoAddress)
+		return true
+	case size-path.L3() > w.mtu && !to.at.local:
+		w.count(ctrTooLong)
+		return true
+	}
+	addr := w.tx.get()
 	buf := w.mem[addr : addr+w.tx.slotSize : addr+w.tx.slotSize]
 	n := path.Put(buf, ibLen, 0)
 	if to.srcPort != 0 {
@@ -162,7 +171,7 @@ func (w *worker) frameOut(q *qp, in *transport.Intent, to way) bool {
 	if in.Info.Opcode == wire.RC|wire.Flush {
 		q.flush.reICRC(buf[:size], path.Len())
 	}
-	if to.local {
+	if to.at.local {
 		w.tx.use(addr, 1)
 		w.loop = append(w.loop, xsk.Desc{Addr: addr, Len: uint32(size)})
 		w.count(ctrLoopback)
@@ -208,6 +217,10 @@ func (w *worker) reap() {
 
 // push submits what is laid out and has the kernel send it.
 func (w *worker) push(now mono.Time) {
+	if w.lost.Load() {
+		w.out, w.kick = w.out[:0], false
+		return
+	}
 	if len(w.out) != 0 {
 		n := w.port.Submit(w.out)
 		w.out = w.out[:copy(w.out, w.out[n:])]

@@ -60,6 +60,7 @@ type worker struct {
 	kick     bool       // the port has something that the kernel has not taken
 	noRoom   bool       // a queue pair could send, but the port or the slots are full
 	down     bool       // the last kick found the interface down
+	mtu      int        // of the link
 	knownDue mono.Time  // what the word due holds
 	idle     uint32     // polls in a row without work
 	qps      int        // queue pairs of the worker; guarded by the device's lock
@@ -77,6 +78,7 @@ type worker struct {
 	sleeps  atomic.Uint64
 	// sleepErrors counts sleeps that failed.
 	sleepErrors atomic.Uint64
+	lost        atomic.Bool // the interface does not exist any more
 
 	napEnd   chan struct{}
 	napTimer *time.Timer
@@ -101,6 +103,7 @@ func newWorker(d *Device, id int, port xsk.Port, waiter xsk.Waiter) *worker {
 		loop:     make([]xsk.Desc, 0, s.slots),
 		loopNext: make([]xsk.Desc, 0, s.slots),
 		unfilled: d.opts.RingSize,
+		mtu:      d.link.mtu,
 		napEnd:   make(chan struct{}, 1),
 		napTimer: time.NewTimer(time.Hour),
 		knownDue: mono.Never,

@@ -1,0 +1,122 @@
+package datapath
+
+import (
+	"net/netip"
+	"time"
+
+	"github.com/roce-xdp/roce-xdp/internal/wire"
+)
+
+// reroutePause is how long changes of routes gather before they are followed: one
+// of a link brings many messages.
+const reroutePause = 20 * time.Millisecond
+
+// leg is what a route is looked up by.
+type leg struct{ src, dst netip.Addr }
+
+func (r *route) leg() leg { return leg{addrOf(r.fields.SrcGID), addrOf(r.fields.DstGID)} }
+
+// wantReroute has followRoutes called soon.
+func (d *Device) wantReroute() {
+	select {
+	case d.rerouting <- struct{}{}:
+	default: // it is wanted already
+	}
+}
+
+// reroute calls followRoutes when it is wanted, until the device is closed. It
+// may wait for next hops to answer, for which the monitor has no time.
+func (d *Device) reroute(ended chan<- struct{}) {
+	defer close(ended)
+	for {
+		select {
+		case <-d.rerouting:
+		case <-d.done:
+			return
+		}
+		select {
+		case <-time.After(reroutePause):
+		case <-d.done:
+			return
+		}
+		d.followRoutes()
+	}
+}
+
+// followRoutes looks up again how the peers of queue pairs and address handles
+// are reached, and takes those that have another next hop over to it. Where there
+// is no way now, or nobody answers, the old one stays: the link may be down.
+func (d *Device) followRoutes() {
+	for l, hop := range d.legs() {
+		now, err := d.routes.hop(l.src, l.dst)
+		if err != nil || now == hop {
+			continue
+		}
+		next, err := d.routes.resolve(l.src, l.dst)
+		if err != nil {
+			continue
+		}
+		d.rebuildPaths(func(r *route) bool {
+			if r.local || r.group || r.leg() != l {
+				return false
+			}
+			r.hop, r.fields.DstMAC = next.addr, next.mac
+			return true
+		})
+	}
+}
+
+// legs are the pairs of addresses between which packets go through a next hop,
+// with that.
+func (d *Device) legs() map[leg]netip.Addr {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	all := map[leg]netip.Addr{}
+	add := func(r *route) {
+		if r.set && !r.local && !r.group {
+			all[r.leg()] = r.hop
+		}
+	}
+	for q := range d.qps {
+		add(&q.route)
+	}
+	for _, h := range d.handles {
+		add(&h.route)
+	}
+	return all
+}
+
+// followAddresses has paths follow the addresses that the device has now. From an
+// address that it has no more nothing is sent: it may be another host's. Peers
+// that were reached within the device, and those that are from now on, change
+// their ways.
+func (d *Device) followAddresses() {
+	d.rebuildPaths(func(r *route) bool {
+		l := r.leg()
+		mute, local := !d.gids.has(l.src), d.gids.has(l.dst)
+		changed := mute != r.mute || local != r.local
+		switch {
+		case local && !r.local:
+			r.hop, r.fields.DstMAC = l.dst, d.link.mac
+		case !local && r.local:
+			// Whoever has the address now is to be asked for its own.
+			r.hop, r.fields.DstMAC = netip.Addr{}, [6]byte{}
+		}
+		r.mute, r.local = mute, local
+		return changed
+	})
+	d.wantReroute()
+}
+
+// whereabouts are what a worker needs of a route.
+type whereabouts struct {
+	path  wire.Path
+	local bool // the peer is on this device
+	mute  bool // nothing may be sent
+}
+
+// lay makes the headers of a route. It fails for a route that is not one.
+func (w *whereabouts) lay(r *route) error {
+	w.local, w.mute = r.local, r.mute || !r.local && r.fields.DstMAC == [6]byte{}
+	return w.path.Set(&r.fields)
+}
