@@ -9,9 +9,9 @@ import (
 )
 
 const (
-	// hopLife is how long an answer of the kernel is used again. It bounds how late
-	// a change of the routes is seen, and spares a program that connects thousands
-	// of queue pairs almost all questions.
+	// hopLife is how long an answer of the kernel is used again, unless something
+	// changes. It spares a program that connects thousands of queue pairs almost all
+	// questions.
 	hopLife = 10 * time.Millisecond
 	// maxHops bounds the memory of a device that talks to very many peers.
 	maxHops = 1024
@@ -63,6 +63,9 @@ func (c *hopCache) resolve(src, dst netip.Addr) (nextHop, error) {
 	}
 	return hop, nil
 }
+
+// hop asks, for it is asked when something has changed.
+func (c *hopCache) hop(src, dst netip.Addr) (netip.Addr, error) { return c.from.hop(src, dst) }
 
 // forget has the kernel asked again: something has changed.
 func (c *hopCache) forget() {

@@ -76,3 +76,8 @@ func TestHopCacheIsBounded(t *testing.T) {
 type resolverFunc func(src, dst netip.Addr) (nextHop, error)
 
 func (f resolverFunc) resolve(src, dst netip.Addr) (nextHop, error) { return f(src, dst) }
+
+func (f resolverFunc) hop(src, dst netip.Addr) (netip.Addr, error) {
+	hop, err := f(src, dst)
+	return hop.addr, err
+}

@@ -18,6 +18,7 @@ func (r *route) leg() leg { return leg{addrOf(r.fields.SrcGID), addrOf(r.fields.
 
 // wantReroute has followRoutes called soon.
 func (d *Device) wantReroute() {
+	d.hops.forget()
 	select {
 	case d.rerouting <- struct{}{}:
 	default: // it is wanted already
