@@ -30,7 +30,7 @@ func (m *Machine) Connect(now mono.Time, id ID, r *Route, p *ConnParam) error {
 	c.local = netip.AddrPortFrom(local.Addr(), c.local.Port())
 	c.remote = plain(r.Remote)
 	c.flowLabel = r.FlowLabel & 0xFFFFF
-	if c.local.Addr().Is4() {
+	if c.local.Addr().Is4() || c.flowLabel == 0 {
 		c.flowLabel = wire.FlowLabelFromPorts(c.local.Port(), c.remote.Port())
 	}
 	c.hopLimit = or(r.HopLimit, DefaultHopLimit)

@@ -34,7 +34,7 @@ const (
 	EventAddrInfoError    EventType = 17
 	EventUser             EventType = 18
 	EventInternal         EventType = 19
-	numEventTypes                   = 20
+	numEventTypes         EventType = 20
 )
 
 var eventNames = [numEventTypes]string{

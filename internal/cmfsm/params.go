@@ -57,7 +57,7 @@ type Route struct {
 	MTU           ibv.MTU        // path MTU
 	HopLimit      uint8          // 0 for 64
 	SL            uint8          // service level, 0 to 7
-	FlowLabel     uint32         // 20 bits, IPv6 only; that of IPv4 comes from the ports
+	FlowLabel     uint32         // 20 bits, IPv6 only; that of IPv4 comes from the ports, and so does 0
 	PacketLife    uint8          // life of a packet, 4.096 us * 2^n; 0 for 16
 }
 

@@ -20,7 +20,8 @@ func FlowLabelFromQPNs(local, remote uint32) uint32 {
 }
 
 // FlowLabelFromPorts is the flow label, 20 bits, that the connection manager
-// gives an IPv4 connection between two ports of its port space.
+// gives a connection between two ports of its port space, unless an IPv6
+// destination has one of its own.
 func FlowLabelFromPorts(src, dst uint16) uint32 {
 	return (uint32(src)*31 + uint32(dst)) & 0xFFFFF
 }
