@@ -37,6 +37,7 @@ type conn struct {
 	hopLimit      uint8
 	commID        uint32 // ours; of UD the request id of client or peer
 	peerCommID    uint32
+	refusedCommID uint32 // the peer's, of a REP that came for a stale connection
 	peerGUID      uint64
 	inComm        bool   // this one is in Machine.comm,
 	inPeerComm    bool   // in Machine.peerComm,

@@ -37,8 +37,15 @@ func (m *Machine) firstREP(now mono.Time, c *conn, from *Path, mad *wire.MAD, re
 		m.refuseREP(from, mad, rep, wire.RejDuplicateLocalCommID)
 		return
 	}
+	if rep.LocalCommID() == c.refusedCommID {
+		// The peer has heard that it is over, so a late copy must not revive it.
+		m.count(CounterDuplicates)
+		m.refuseREP(from, mad, rep, wire.RejStaleConn)
+		return
+	}
 	if old := m.peerQPN[peerQPN{from.Remote, guid, rep.LocalQPN()}]; old != nil {
 		m.count(CounterStale)
+		c.refusedCommID = rep.LocalCommID()
 		m.refuseREP(from, mad, rep, wire.RejStaleConn)
 		m.dropStale(now, old)
 		return

@@ -29,6 +29,13 @@ type host struct {
 	app func(h *host, e Event)
 }
 
+// call is something that an application does later.
+type call struct {
+	at  mono.Time
+	seq int
+	do  func()
+}
+
 // flight is a MAD on its way.
 type flight struct {
 	at  mono.Time
@@ -43,13 +50,12 @@ type world struct {
 	now     mono.Time
 	a, b    *host // a connects, b listens
 	flights []flight
+	calls   []call
 	sent    int    // MADs so far
 	log     []byte // what happened, for failures
 	// fate says after which delays copies of the n-th MAD, from 1 on, arrive; none
 	// means that it is lost. Nil delivers everything.
 	fate func(n int, m *MAD) []time.Duration
-	// drained is called when nothing is left to do at one time.
-	drained func()
 }
 
 func newHost(t testing.TB, name string, addr string, seed uint64, cfg Config) *host {
@@ -96,10 +102,6 @@ func (w *world) drain() {
 				again = true
 			}
 		}
-		if !again && w.drained != nil {
-			w.drained()
-			again = w.a.mads.len()+w.b.mads.len()+w.a.Machine.events.len()+w.b.Machine.events.len() > 0
-		}
 	}
 }
 
@@ -120,6 +122,23 @@ func (w *world) carry(from *host, m *MAD) {
 	}
 }
 
+// later lets an application do something after a while.
+func (w *world) later(d time.Duration, do func()) {
+	w.sent++
+	w.calls = append(w.calls, call{w.now.Add(d), w.sent, do})
+}
+
+// nextCall is the index of the earliest call before the given time, -1 if there is none.
+func (w *world) nextCall(before mono.Time) int {
+	best := -1
+	for i, c := range w.calls {
+		if c.at < before || c.at == before && best >= 0 && c.seq < w.calls[best].seq {
+			best, before = i, c.at
+		}
+	}
+	return best
+}
+
 // step goes to the next point of time at which something happens, and lets it.
 func (w *world) step(end mono.Time) bool {
 	w.drain()
@@ -129,6 +148,13 @@ func (w *world) step(end mono.Time) bool {
 		if f.at < next || f.at == next && (i < 0 || f.seq < w.flights[i].seq) {
 			i, next = j, f.at
 		}
+	}
+	if j := w.nextCall(next); j >= 0 && w.calls[j].at <= end {
+		c := w.calls[j]
+		w.calls = slices.Delete(w.calls, j, j+1)
+		w.now = max(w.now, c.at)
+		c.do()
+		return true
 	}
 	if next > end {
 		w.now = end
