@@ -71,12 +71,22 @@ func (d *Device) leavePD(pd uint32) {
 }
 
 // RegisterMemory makes b a memory region. It must stay where it is until
-// DeregisterMemory has returned.
+// DeregisterMemory has returned; with ON_DEMAND its pages may go and come.
 func (d *Device) RegisterMemory(pd uint32, b []byte, access ibv.Access) (verbs.ProviderMR, error) {
+	return d.register(pd, func() (*memory.Region, error) {
+		if access&ibv.AccessOnDemand != 0 {
+			return d.mem.RegisterOnDemand(memory.PD(pd), memory.AddressOf(b), b, access)
+		}
+		return d.mem.Register(memory.PD(pd), memory.AddressOf(b), b, access)
+	})
+}
+
+// register makes a region of pd and a handle of it.
+func (d *Device) register(pd uint32, add func() (*memory.Region, error)) (verbs.ProviderMR, error) {
 	if err := d.enterPD(pd); err != nil {
 		return verbs.ProviderMR{}, err
 	}
-	r, err := d.mem.Register(memory.PD(pd), memory.AddressOf(b), b, access)
+	r, err := add()
 	if err != nil {
 		d.leavePD(pd)
 		return verbs.ProviderMR{}, err

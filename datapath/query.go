@@ -26,6 +26,7 @@ const ackDelay = 15
 func fillCaps(a *verbs.DeviceAttr) {
 	a.Caps |= caps
 	a.SysImageGUID, a.LocalCAAckDelay = a.NodeGUID, ackDelay
+	a.ODP = odpCaps()
 	a.MaxCQCount, a.MaxCQPeriod = ibv.MaxCQCount, ibv.MaxCQPeriod
 	a.CompletionTimestampMask, a.HCACoreClockKHz = 1<<63-1, uint64(time.Second/time.Microsecond)
 }

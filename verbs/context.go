@@ -93,17 +93,22 @@ func (c *Context) AllocBuffer(n int) ([]byte, error) {
 // registered on any of its bytes.
 func (c *Context) FreeBuffer(b []byte) error {
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	full, ok := c.buffers[startOf(b)]
+	delete(c.buffers, startOf(b))
+	pds := keys(c.pds)
+	c.mu.Unlock()
 	if !ok {
 		return opErr("free buffer", c.Name(), invalid("not the start of a buffer of AllocBuffer"))
 	}
-	for pd := range c.pds {
+	// A domain's lock comes before the context's, so that is not held here.
+	for _, pd := range pds {
 		if mr := pd.overlaps(full); mr != nil {
+			c.mu.Lock()
+			c.buffers[startOf(b)] = full
+			c.mu.Unlock()
 			return opErr("free buffer", c.Name(), fmt.Errorf("%w: region with lkey %#x is registered on it: deregister it first", ErrBusy, mr.LKey()))
 		}
 	}
-	delete(c.buffers, startOf(b))
 	return opErr("free buffer", c.Name(), c.p.FreeBuffer(full))
 }
 

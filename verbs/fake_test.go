@@ -30,6 +30,9 @@ type fakeDevice struct {
 	xrcds   map[uint32]verbs.XRCDInitAttr
 	ahs     map[uint32]ibv.AddressVector
 	lastAH  uint32
+	reregs  []verbs.ProviderRereg
+	advice  []ibv.Advice
+	refuse  error // what reregistering and advising answer
 
 	aliases int   // memory windows and fast regions
 	busy    error // what regions answer when they are to go
@@ -101,6 +104,30 @@ func (f *fakeDevice) DeallocFastMR(verbs.ProviderMR) error {
 	}
 	f.aliases--
 	return nil
+}
+
+func (f *fakeDevice) RegisterImplicit(uint32, ibv.Access) (verbs.ProviderMR, error) {
+	f.keys++
+	f.regions[uint64(f.keys)] = nil
+	return verbs.ProviderMR{Handle: uint64(f.keys), LKey: f.keys, RKey: f.keys}, nil
+}
+
+func (f *fakeDevice) ReregisterMemory(mr verbs.ProviderMR, c *verbs.ProviderRereg) (verbs.ProviderMR, error) {
+	f.reregs = append(f.reregs, *c)
+	if f.refuse != nil {
+		return mr, f.refuse
+	}
+	if c.Flags&ibv.ReregTranslation != 0 {
+		f.keys++
+		f.regions[mr.Handle] = c.Buf
+		mr.LKey, mr.RKey, mr.Addr = f.keys, f.keys, uint64(f.keys)<<32
+	}
+	return mr, nil
+}
+
+func (f *fakeDevice) AdviseMemory(_ uint32, a ibv.Advice, sges []verbs.SGE) error {
+	f.advice = append(f.advice, a)
+	return f.refuse
 }
 
 func (f *fakeDevice) CreateAH(_ uint32, av *ibv.AddressVector) (uint32, error) {

@@ -27,6 +27,8 @@ type (
 	SRQType        = ibv.SRQType        // kind of a shared receive queue
 	AddressVector  = ibv.AddressVector  // path to a peer
 	GID            = ibv.GID            // address of a port
+	ReregFlags     = ibv.ReregFlags     // which parts of a region a Rereg changes
+	Advice         = ibv.Advice         // what is to happen to pages of regions
 	DeviceCap      = ibv.DeviceCap      // what a device can do
 	ODPCap         = ibv.ODPCap         // what works on memory whose pages need not be there
 )
@@ -97,6 +99,20 @@ const (
 	AccessFlushGlobal     = ibv.AccessFlushGlobal
 	AccessFlushPersistent = ibv.AccessFlushPersistent
 	AccessRelaxedOrdering = ibv.AccessRelaxedOrdering
+)
+
+// What a Rereg of a memory region changes.
+const (
+	ReregTranslation = ibv.ReregTranslation // its memory
+	ReregPD          = ibv.ReregPD
+	ReregAccess      = ibv.ReregAccess
+)
+
+// What PD.Advise has done.
+const (
+	AdvisePrefetch        = ibv.AdvisePrefetch
+	AdvisePrefetchWrite   = ibv.AdvisePrefetchWrite
+	AdvisePrefetchNoFault = ibv.AdvisePrefetchNoFault
 )
 
 // Operations of send work requests.

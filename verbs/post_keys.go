@@ -53,7 +53,7 @@ func (q *QP) checkBind(wr *SendWR) error {
 	if err := checkNewKey(w.RKey(), wr.RKey); err != nil {
 		return err
 	}
-	if r := wr.Bind.MR; r != nil && r.access&AccessMWBind == 0 {
+	if r := wr.Bind.MR; r != nil && r.Access()&AccessMWBind == 0 {
 		return invalid("Bind.MR: the region lacks MW_BIND")
 	}
 	return q.checkRange(wr.Bind)
@@ -97,11 +97,11 @@ func (q *QP) checkRange(b *MWBindInfo) error {
 		return invalid("Bind needs MR, or the LKey of a FastMR")
 	case r == nil:
 		return nil
-	case r.pd != q.pd:
+	case r.PD() != q.pd:
 		return invalid("Bind.MR is of another protection domain")
 	case b.Addr-r.Addr() > uint64(r.Len()) || b.Length > uint64(r.Len())-(b.Addr-r.Addr()):
 		return invalid("Bind: %d bytes at %#x are not inside the region, %d bytes at %#x", b.Length, b.Addr, r.Len(), r.Addr())
-	case b.Access&(changeRights|AccessLocalWrite) != 0 && r.access&AccessLocalWrite == 0:
+	case b.Access&(changeRights|AccessLocalWrite) != 0 && r.Access()&AccessLocalWrite == 0:
 		return invalid("Bind.Access %s: the region lacks LOCAL_WRITE", b.Access)
 	}
 	return nil

@@ -25,6 +25,13 @@ type Provider interface {
 	AllocBuffer(n int) ([]byte, error)
 	FreeBuffer(b []byte) error
 	RegisterMemory(pd uint32, b []byte, access ibv.Access) (ProviderMR, error)
+	// RegisterImplicit makes all memory of the process a region from address 0 on.
+	RegisterImplicit(pd uint32, access ibv.Access) (ProviderMR, error)
+	// ReregisterMemory changes a region and returns when nothing goes by what it was.
+	// On an error nothing has changed; it is ErrBusy while windows or fast regions are
+	// bound to the region.
+	ReregisterMemory(mr ProviderMR, c *ProviderRereg) (ProviderMR, error)
+	AdviseMemory(pd uint32, advice ibv.Advice, sges []SGE) error
 	// DeregisterMemory returns when nothing can touch the memory any more. It is
 	// ErrBusy while windows or fast regions are bound to the region.
 	DeregisterMemory(mr ProviderMR) error
@@ -82,6 +89,14 @@ type ProviderSRQInit struct {
 type ProviderMW struct {
 	Handle uint64
 	RKey   uint32 // the first, by which nothing is bound
+}
+
+// ProviderRereg is what becomes of a region; Flags say which fields count.
+type ProviderRereg struct {
+	Flags  ibv.ReregFlags
+	PD     uint32
+	Buf    []byte
+	Access ibv.Access
 }
 
 // ProviderQPInit is what a provider makes a queue pair of; capacities are

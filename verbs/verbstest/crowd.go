@@ -29,8 +29,8 @@ type Crowd struct {
 	// when half of all were done, as a share of the average.
 	Laggard float64
 
-	o    CrowdOptions
-	mtu  verbs.MTU
+	o   CrowdOptions
+	mtu verbs.MTU
 }
 
 // CrowdEnd is one side of a crowd. Connection i joins QPs[i] of both sides and
