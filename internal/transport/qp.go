@@ -82,7 +82,7 @@ func (q *QP) Config() *Config { return &q.cfg }
 func (q *QP) HandlePacket(now mono.Time, p *wire.Packet) Verdict {
 	e := q.env
 	e.count(RcvdPkts)
-	if p.Info.Opcode.Transport() != q.service || q.service == wire.XRC && p.Info.Response != (q.cfg.Type == ibv.QPTypeXRCSend) {
+	if p.Info.Opcode.Transport() != q.service {
 		e.count(DropOpcode)
 		return Release
 	}

@@ -76,6 +76,7 @@ type responder struct {
 	wqe   heldWQE
 	kept  keptRing
 	begin respState    // first step of a request packet
+	find  respState    // step after its operation was found to be granted
 	grh   [grhLen]byte // UD: what an IPv4 packet has in place of a GRH
 	due   mono.Time    // when something to send came up, valid while there is any
 }
@@ -83,21 +84,24 @@ type responder struct {
 // respInit prepares the responder of a new queue pair.
 func (q *QP) respInit() {
 	r := &q.resp
-	r.ops = &rcAnswers
+	r.ops, r.find = &rcAnswers, respChkResource
 	switch q.service {
 	case wire.UC:
 		r.begin = respChkSync
 	case wire.UD:
 		r.begin = respChkDatagram
 	case wire.XRC:
-		r.begin, r.ops = respChkPSN, &xrcAnswers
+		r.begin, r.ops, r.find = respChkPSN, &xrcAnswers, respChkXRCETH
+		if q.cfg.XRCD == nil {
+			r.begin = respInitiator
+		}
 	default:
 		r.begin = respChkPSN
 	}
 	r.srq, r.cq, r.pd = q.cfg.SRQ, q.cfg.RecvCQ, q.cfg.PD
 	switch {
 	case q.cfg.XRCD != nil:
-		// Elements of any of the domain's queues fit.
+		// An element of any of the domain's queues has its places; see fit.
 		r.wqe.sges = make([]heldSGE, ibv.MaxSGE)
 		return
 	case q.cfg.SRQ != nil:

@@ -69,10 +69,7 @@ func (q *QP) respCheckOpValid(x *respPacket) respState {
 	if x.need&^q.attr.AccessFlags != 0 {
 		return respErrAccessFlags
 	}
-	if x.p.Info.XRCETH != 0 {
-		return respChkXRCETH
-	}
-	return respChkResource
+	return q.resp.find
 }
 
 // flushAccess is the rights that a FLUSH needs, 0 when its header asks for

@@ -32,6 +32,7 @@ const (
 	respChkSync                      // UC: continues the message in progress or starts one
 	respChkDatagram                  // UD: Q_Key, a receive work request, room for GRH and payload
 	respDatagram                     // UD: place GRH and payload
+	respInitiator                    // XRC: an initiator takes no requests
 
 	respErrOpSeq         // opcode out of sequence
 	respErrAccessFlags   // operation not granted by the queue pair
@@ -56,7 +57,7 @@ const (
 var respStateNames = [numRespStates]string{
 	"CHK_PSN", "CHK_OP_SEQ", "CHK_OP_VALID", "CHK_XRCETH", "CHK_RESOURCE", "CHK_LENGTH", "CHK_RKEY",
 	"EXECUTE", "READ_REPLY", "ATOMIC_REPLY", "INVALIDATE", "COMPLETE", "ACKNOWLEDGE",
-	"DUPLICATE_REQUEST", "OUT_OF_ORDER", "CHK_SYNC", "CHK_DATAGRAM", "DATAGRAM",
+	"DUPLICATE_REQUEST", "OUT_OF_ORDER", "CHK_SYNC", "CHK_DATAGRAM", "DATAGRAM", "INITIATOR",
 	"ERR_MISSING_OPCODE", "ERR_UNSUPPORTED_OPCODE", "ERR_TOO_MANY_RDMA_ATM_REQ", "ERR_INVALID_XRCETH", "ERR_RNR", "ERR_MALFORMED_WQE",
 	"ERR_LKEY_VIOLATION", "ERR_LENGTH", "ERR_BUFFER_SIZE", "ERR_RKEY_VIOLATION", "ERR_MISALIGNED_ATOMIC",
 	"ERR_OPERATIONAL", "ERR_INVALIDATE_RKEY", "ERR_CORRUPT_QUEUE", "DONE",
@@ -144,6 +145,9 @@ func (q *QP) respStep(s respState, x *respPacket) respState {
 		return q.respCheckDatagram(x)
 	case respDatagram:
 		return q.respDoDatagram(x)
+	case respInitiator:
+		q.env.count(DropOpcode)
+		return respDone
 	case respErrOpSeq, respErrAccessFlags, respErrTooManyRDAtom, respErrXRCETH, respErrRNR, respErrMalformedWQE, respErrLKey, respErrLength,
 		respErrBufferSize, respErrRKey, respErrMisaligned, respErrOperational, respErrInvalidate, respErrCorrupt:
 		if q.oneWay() {

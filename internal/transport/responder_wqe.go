@@ -30,6 +30,12 @@ func (w *heldWQE) init(elem int) {
 	w.sges = make([]heldSGE, min(queue.RecvMaxSGE(elem), ibv.MaxSGE))
 }
 
+// fit makes as many places as elements of that size have, of those that there are;
+// no request is held.
+func (w *heldWQE) fit(elem int) {
+	w.sges = w.sges[:min(queue.RecvMaxSGE(elem), cap(w.sges))]
+}
+
 // rewind makes the request as good as new: the message that it was for has been
 // abandoned.
 func (w *heldWQE) rewind() { w.cur, w.off = 0, 0 }
@@ -47,8 +53,7 @@ func (w *heldWQE) load(slot []byte) bool {
 	queue.GetRecv(slot, &h)
 	w.held, w.wrid = true, h.WRID
 	w.n, w.cur, w.off, w.total = 0, 0, 0, h.Length
-	// The element may have less room than there are places here.
-	if int(h.NumSGE) > min(len(w.sges), queue.RecvMaxSGE(len(slot))) {
+	if int(h.NumSGE) > len(w.sges) {
 		return false
 	}
 	sum := uint64(0)

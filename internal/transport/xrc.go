@@ -65,5 +65,6 @@ func (q *QP) respCheckXRCETH(x *respPacket) respState {
 		return respErrOpSeq
 	}
 	r.srq, r.rq, r.cq, r.pd = s, s.cons, s.cq, s.pd
+	r.wqe.fit(s.cons.Ring().ElemSize())
 	return respChkResource
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
+	"github.com/roce-xdp/roce-xdp/internal/psn"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
@@ -267,7 +268,14 @@ func TestXRCEndsHaveOneDirection(t *testing.T) {
 	r := newRespRig(t, respXRC)
 	r.arrive(respSend(1000, nil)...)                                                         // of RC
 	r.arrive(respReq{op: wire.XRC | wire.Acknowledge, psn: 1000, pad: -1}.word(0x1F00_0001)) // a response
-	r.expectCount(DropOpcode, 2)
+	r.expectCount(DropOpcode, 1)
+	r.expectCount(DropState, 1)
+	r.q.state = ibv.QPStateRTS
+	for _, p := range []psn.PSN{1000, 0xFFFFFF} { // as if it were new, or old
+		r.arrive(respReq{op: wire.XRC | wire.Acknowledge, psn: p, pad: -1}.word(0x1F00_0001))
+	}
+	r.expectCount(DropStaleResponse, 1)
+	r.expectCount(DuplicateAck, 1)
 	r.expect()
 
 	i := newReqRigOn(t, onXRC)
