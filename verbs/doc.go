@@ -30,6 +30,12 @@
 //	qp, err := pd.CreateQP(&verbs.QPInitAttr{Type: verbs.RC, SendCQ: cq, RecvCQ: cq, SRQ: srq})
 //	err = srq.PostRecv(&verbs.RecvWR{SGList: sges})
 //
+// With XRC one connection from a host reaches all programs of another: each of them
+// has a shared receive queue in one XRC domain, see XRCD, and each request names one:
+//
+//	ini, err := pd.CreateQP(&verbs.QPInitAttr{Type: verbs.XRCSend, SendCQ: cq})
+//	err = ini.PostSend(&verbs.SendWR{Opcode: verbs.OpSend, RemoteSRQN: srqn, SGList: sges})
+//
 // All methods are safe for concurrent use. Posting and polling allocate
 // nothing. A program that polls drives the device in its own goroutine; a
 // program that waits, or that does neither for a while, is served by the

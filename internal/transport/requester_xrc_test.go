@@ -3,6 +3,7 @@ package transport
 import (
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
@@ -12,6 +13,7 @@ func onXRC(c *reqConfig) { c.typ = ibv.QPTypeXRCSend }
 // Every request packet of an initiator names the peer's queue, in all else it is
 // one of RC.
 func TestXRCInitiatorMessages(t *testing.T) {
+	conformance.Rule(t, "2.1-29")
 	reqEach(t, onXRC, func(r *reqRig) {
 		r.send(0)
 		r.wr(ibv.WRSendWithImm, 2*reqMTU+1)

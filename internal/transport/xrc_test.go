@@ -3,6 +3,7 @@ package transport
 import (
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
 	"github.com/roce-xdp/roce-xdp/internal/psn"
@@ -54,6 +55,7 @@ func (r *respRig) xrcSRQ() *SRQ { return r.q.cfg.XRCD.srqs[xrcNum] }
 
 // Two initiators with a target each reach two programs by their queues.
 func TestXRCRequestsNameTheirQueue(t *testing.T) {
+	conformance.Rule(t, "6.6-33")
 	r := newRespRig(t, respXRC)
 	second := *r
 	second.tx = NewBatch(64)
@@ -93,6 +95,7 @@ func TestXRCWriteWithImmediate(t *testing.T) {
 // The keys of a request are those of its queue's domain, whatever was named before
 // and is named while responses are under way.
 func TestXRCKeysAreOfTheQueuesDomain(t *testing.T) {
+	conformance.Rule(t, "6.6-33")
 	r := newRespRig(t, respXRC)
 	other := r.xrcQueue(5, 99)
 	copy(r.mem, respFill(1, 600))
@@ -116,6 +119,7 @@ func TestXRCKeysAreOfTheQueuesDomain(t *testing.T) {
 }
 
 func TestXRCNoSuchQueue(t *testing.T) {
+	conformance.Rule(t, "6.6-34")
 	elsewhere := NewXRCD()
 	elsewhere.Add(NewXRCSRQ(respRing(4, queue.RecvElemSize(1)), respPD, nil, 6))
 	for _, tt := range []struct {
@@ -148,6 +152,7 @@ func TestXRCNoSuchQueue(t *testing.T) {
 
 // The first packet of a message says which queue it is for.
 func TestXRCMessageChangesItsQueue(t *testing.T) {
+	conformance.Rule(t, "6.6-35")
 	r := newRespRig(t, respXRC)
 	other := r.xrcQueue(5, 99)
 	r.post(1, 0, 1024)
@@ -214,6 +219,7 @@ func TestXRCNumberComesAgain(t *testing.T) {
 }
 
 func TestXRCEmptyQueue(t *testing.T) {
+	conformance.Rule(t, "6.6-36")
 	r := newRespRig(t, respXRC)
 	r.arrive(toSRQ(xrcNum, respSend(1000, nil)...)...)
 	r.expect(respNak(wire.SynRNR(respRNRCode), 1000, 0))
@@ -232,6 +238,7 @@ func TestXRCEmptyQueue(t *testing.T) {
 // A failure flushes the receive in use to the queue's completion queue and leaves
 // the others.
 func TestXRCTargetFails(t *testing.T) {
+	conformance.Rule(t, "6.9-10")
 	r := newRespRig(t, respXRC)
 	r.post(1, 0, 1024)
 	r.post(2, 0, 1024)
@@ -265,6 +272,7 @@ func TestXRCImpossibleReceive(t *testing.T) {
 
 // Each end takes only what is for it.
 func TestXRCEndsHaveOneDirection(t *testing.T) {
+	conformance.Rule(t, "6.6-37")
 	r := newRespRig(t, respXRC)
 	r.arrive(respSend(1000, nil)...)                                                         // of RC
 	r.arrive(respReq{op: wire.XRC | wire.Acknowledge, psn: 1000, pad: -1}.word(0x1F00_0001)) // a response

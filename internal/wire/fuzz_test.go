@@ -16,6 +16,9 @@ func fuzzSeeds(f *testing.F, add func(frame []byte)) {
 			add(frame)
 		}
 	}
+	for _, op := range []Opcode{SendOnly, SendLastInv, WriteOnlyImm, ReadRequest, FetchAdd, ReadRespOnly} {
+		add(xrcFrame(f, XRC|op, 5))
+	}
 }
 
 // FuzzPacketParse gives Parse any bytes in any two pieces: it must not panic,
