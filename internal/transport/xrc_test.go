@@ -238,7 +238,6 @@ func TestXRCEmptyQueue(t *testing.T) {
 // A failure flushes the receive in use to the queue's completion queue and leaves
 // the others.
 func TestXRCTargetFails(t *testing.T) {
-	conformance.Rule(t, "6.9-10")
 	r := newRespRig(t, respXRC)
 	r.post(1, 0, 1024)
 	r.post(2, 0, 1024)
