@@ -38,7 +38,7 @@ func TestCapture(t *testing.T) {
 
 // sayEverything runs every operation with a healthy link, with a receiver that
 // is not ready, and with a link that loses frames.
-func sayEverything(t *testing.T, p *verbstest.Pair, bad *lossyBridge) {
+func sayEverything(t *testing.T, p *verbstest.Pair, bad lossyLink) {
 	t.Helper()
 	m := p.MTU.Bytes()
 	must(t, p.Every(0, 1, 2, 3, 4, 63, m-1, m, m+1, 3*m+5))
