@@ -44,9 +44,14 @@ func newPingPong(r *rig, typ verbs.QPType, op verbs.Opcode, n int, srq *verbs.SR
 		pairOf = verbstest.UCPair
 	case verbs.UD:
 		pairOf = verbstest.UDPair
+	case verbs.XRCSend:
+		pairOf = verbstest.XRCPair
 	default: // RC
 	}
 	p := pairOf(r.t, r.ca, r.cb, verbstest.Options{Timeout: slow, SRQ: [2]*verbs.SRQ{nil, srq}})
+	if typ == verbs.XRCSend {
+		srq = p.B.SRQ
+	}
 	x := &pingPong{
 		p: p, r: r, srq: srq,
 		wr: verbs.SendWR{
@@ -107,6 +112,8 @@ func TestDatapathDoesNotAllocate(t *testing.T) {
 		{"datagram", rigOptions{}, verbs.UD, verbs.OpSend, 4096, false},
 		{"WRITE through another worker", rigOptions{queues: 2, crossed: true}, verbs.RC, verbs.OpRDMAWrite, 10_000, false},
 		{"SEND to a shared queue", rigOptions{}, verbs.RC, verbs.OpSend, 5000, true},
+		{"SEND of XRC", rigOptions{}, verbs.XRCSend, verbs.OpSend, 5000, false},
+		{"READ of XRC", rigOptions{}, verbs.XRCSend, verbs.OpRDMARead, 10_000, false},
 		{"datagram to a shared queue", rigOptions{}, verbs.UD, verbs.OpSend, 4096, true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -400,3 +400,11 @@ func TestXRCClosesWithTheDevice(t *testing.T) {
 		t.Errorf("open on a closed provider: %v", err)
 	}
 }
+
+func TestXRCCapability(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	a, err := r.ca.QueryDevice()
+	if err != nil || a.Caps&verbs.DeviceXRC == 0 || a.MaxXRCD != maxXRCD {
+		t.Errorf("capabilities %v, %d domains, %v", a.Caps.Names(), a.MaxXRCD, err)
+	}
+}
