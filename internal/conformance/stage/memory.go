@@ -14,11 +14,12 @@ type area struct {
 	fresh []byte // what it held at first
 }
 
-const areaSize = 1 << 15
+// AreaSize is the size of each piece of memory in bytes.
+const AreaSize = 1 << 15
 
 func (s *Stage) register(va uint64, seed byte, access ibv.Access) *area {
 	s.Helper()
-	a := &area{mem: aligned(areaSize)}
+	a := &area{mem: aligned(AreaSize)}
 	for i := range a.mem {
 		a.mem[i] = seed ^ byte(i*7+i>>8)
 	}
@@ -50,7 +51,8 @@ func (s *Stage) SetWord(off int, v uint64) { copy(s.remote.mem[off:], word(v)) }
 // READs and atomics write to.
 func (s *Stage) Local(off, n int) []byte { return s.local.mem[off : off+n] }
 
-// LocalKey is the key of that memory.
+// LocalVA and LocalKey name that memory.
+func (s *Stage) LocalVA() uint64  { return s.local.Start() }
 func (s *Stage) LocalKey() uint32 { return s.local.LKey() }
 
 // RemoteHas wants data at off of the memory that the peer reaches.
