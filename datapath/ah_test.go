@@ -217,11 +217,11 @@ func TestHandlesFollowNeighbours(t *testing.T) {
 	p := verbstest.UDPair(t, r.ca, r.cb, verbstest.Options{})
 	self := verbstest.UDPair(t, r.ca, r.ca, verbstest.Options{})
 	moved, own := [6]byte{2, 9, 9, 9, 9, 9}, [6]byte{2, 1, 1, 1, 1, 1}
-	r.a.neighbourChanged(netip.MustParseAddr("192.0.2.77"), moved) // somebody else
+	r.a.neighbourChanged(1, netip.MustParseAddr("192.0.2.77"), moved) // somebody else
 	if err := p.Send(10, false); err != nil || s.to(moved) != 0 {
 		t.Fatalf("%v, %d frames to a stranger", err, s.to(moved))
 	}
-	r.a.neighbourChanged(addrB, moved)
+	r.a.neighbourChanged(1, addrB, moved)
 	link := r.a.link
 	link.mac = own
 	r.a.setLink(link)
@@ -257,7 +257,7 @@ func TestHandlesComeAndGo(t *testing.T) {
 		}
 	})
 	for i := range 300 {
-		r.a.neighbourChanged(addrB, [6]byte{2, 0, 0, 0, 0, byte(i)})
+		r.a.neighbourChanged(1, addrB, [6]byte{2, 0, 0, 0, 0, byte(i)})
 		if err := p.Send(i, false); err != nil {
 			t.Error(err)
 			break

@@ -211,7 +211,7 @@ func TestRouteChanges(t *testing.T) {
 		t.Errorf("asked %d times for a next hop that is in use", n)
 	}
 	moved := [6]byte{2, 7, 7, 7, 7, 8}
-	r.a.neighbourChanged(gateway, moved)
+	r.a.neighbourChanged(1, gateway, moved)
 	send()
 	if s.to(moved) < 2 {
 		t.Error("the gateway's new link-layer address is not in use")
@@ -229,7 +229,7 @@ func TestChangeWhileConnecting(t *testing.T) {
 	attr.AV.DGID = gidOf(peer)
 	during := func() {
 		r.routes[0].set(peer, moved)
-		r.a.neighbourChanged(peer, moved)
+		r.a.neighbourChanged(1, peer, moved)
 	}
 	r.routes[0].set(peer, old)
 	r.routes[0].during = during

@@ -26,6 +26,7 @@ const (
 	ctrMulticastCopies                 // those that queue pairs were given
 	ctrUnknownGroup                    // multicast datagrams to a group that nobody is attached to (any more)
 	ctrNoCopy                          // copies for another worker dropped for want of a free frame
+	ctrVLAN                            // frames from a VLAN that the address they are for is not in
 	ctrNoAddress                       // packets not sent: their source address is gone, or the next hop unknown
 	ctrTooLong                         // packets not sent: the link's MTU has become too small for them
 
@@ -36,7 +37,7 @@ var counterNames = [numCounters]string{
 	"drop_unknown_qpn", "handover_pkts", "drop_handover_full", "loopback_pkts", "tx_ring_full", "kick_errors",
 	"fill_errors", "bad_descriptors", "flight_forgotten", "background_rounds",
 	"multicast_pkts", "multicast_copies", "drop_unknown_group", "drop_multicast_no_frame",
-	"tx_drop_no_address", "tx_drop_too_long",
+	"drop_vlan", "tx_drop_no_address", "tx_drop_too_long",
 }
 
 // tally is a sum over workers.

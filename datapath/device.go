@@ -42,6 +42,7 @@ type Device struct {
 
 	addresses ahTable
 	groups    groupTable
+	tags      atomic.Pointer[tagSet]
 
 	mem    *memory.Table
 	steer  steering
@@ -104,11 +105,11 @@ type steering interface {
 	Counters() ([]bpf.Counter, error)
 }
 
-// resolver finds the link-layer address of the next hop to dst.
+// resolver finds the link-layer address of the next hop.
 type resolver interface {
-	resolve(src, dst netip.Addr) (nextHop, error)
+	resolve(l leg) (nextHop, error)
 	// hop is its address alone, which is known without asking anybody.
-	hop(src, dst netip.Addr) (netip.Addr, error)
+	hop(l leg) (netip.Addr, error)
 }
 
 // joiner has the host join multicast groups on the interface.
@@ -172,6 +173,7 @@ func newDevice(c config) *Device {
 		srqNumbers: map[uint32]struct{}{},
 		lastSRQN:   rand.Uint32N(maxSRQN), // one of an earlier run names nothing
 	}
+	d.tags.Store(newTagSet(nil))
 	d.privileged = netRaw
 	d.linger = linger
 	d.yieldEvery, d.osYield = yieldPolicy()
@@ -296,10 +298,13 @@ func (d *Device) GIDs() ([]verbs.GIDEntry, error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	list := make([]verbs.GIDEntry, len(d.gids.entries))
-	for i, a := range d.gids.entries {
-		list[i] = verbs.GIDEntry{Index: i, IfIndex: d.link.index}
-		if a.IsValid() {
-			list[i].GID, list[i].Valid = gidOf(a), true
+	for i, e := range d.gids.entries {
+		list[i] = verbs.GIDEntry{Index: i, IfIndex: d.link.index, VLAN: e.vlan}
+		if e.addr.IsValid() {
+			list[i].GID, list[i].Valid = gidOf(e.addr), true
+		}
+		if e.oif != 0 {
+			list[i].IfIndex = e.oif
 		}
 	}
 	return list, nil

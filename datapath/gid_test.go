@@ -3,19 +3,33 @@ package datapath
 import (
 	"net/netip"
 	"slices"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 )
 
-func addrs(list ...string) (out []netip.Addr) {
+// owns are own addresses as "10.0.0.1" or, in a VLAN, "10.0.0.1@5"; "-" is a hole.
+func owns(list ...string) (out []ownAddr) {
 	for _, s := range list {
-		if s == "-" {
-			out = append(out, netip.Addr{})
-			continue
+		var a ownAddr
+		if s != "-" {
+			addr, vlan, _ := strings.Cut(s, "@")
+			a.addr, a.oif = netip.MustParseAddr(addr), 1
+			if v, err := strconv.Atoi(vlan); err == nil {
+				a.vlan, a.oif = uint16(v), v
+			}
 		}
-		out = append(out, netip.MustParseAddr(s))
+		out = append(out, a)
+	}
+	return out
+}
+
+func places(list ...string) (out []place) {
+	for _, a := range owns(list...) {
+		out = append(out, a.place)
 	}
 	return out
 }
@@ -38,11 +52,13 @@ func TestGIDTable(t *testing.T) {
 			[]string{"fe80::1", "10.0.0.2", "fd00::1", "10.0.0.3"}, []string{"10.0.0.2", "10.0.0.3"}, nil},
 		{"one goes as another comes", []string{"10.0.0.2", "fd00::1", "fd00::2", "10.0.0.3"},
 			[]string{"fd00::2", "10.0.0.2", "fd00::1", "10.0.0.3"}, []string{"fd00::2"}, []string{"fe80::1"}},
-		{"all go", nil, []string{"-", "-", "-", "-"}, nil, []string{"fd00::2", "10.0.0.2", "fd00::1", "10.0.0.3"}},
+		{"the same in a VLAN is another", []string{"10.0.0.2", "10.0.0.2@5"}, []string{"10.0.0.2@5", "10.0.0.2", "-", "-"},
+			[]string{"10.0.0.2@5"}, []string{"fd00::2", "fd00::1", "10.0.0.3"}},
+		{"all go", nil, []string{"-", "-", "-", "-"}, nil, []string{"10.0.0.2@5", "10.0.0.2"}},
 	} {
-		added, removed := table.update(addrs(step.now...))
-		if !slices.Equal(table.entries, addrs(step.table...)) || !slices.Equal(added, addrs(step.added...)) ||
-			!slices.Equal(removed, addrs(step.removed...)) {
+		added, removed := table.update(owns(step.now...))
+		if !slices.Equal(table.entries, owns(step.table...)) || !slices.Equal(added, places(step.added...)) ||
+			!slices.Equal(removed, places(step.removed...)) {
 			t.Fatalf("%s: table %v, added %v, removed %v", step.name, table.entries, added, removed)
 		}
 	}
@@ -52,10 +68,10 @@ func TestGIDTable(t *testing.T) {
 }
 
 func TestGIDTableIsBounded(t *testing.T) {
-	var many []netip.Addr
+	var many []ownAddr
 	a := netip.MustParseAddr("10.0.0.1")
 	for range gidTableLen + 5 {
-		many = append(many, a)
+		many = append(many, ownAddr{place: place{addr: a, oif: 1}})
 		a = a.Next()
 	}
 	var table gidTable

@@ -21,8 +21,14 @@ const (
 // P_Key and Q_Key fit.
 func (w *worker) multicast(now mono.Time, descs []xsk.Desc) {
 	g := w.dev.groups.get(w.pkt.DstGID)
-	if g == nil {
-		w.count(ctrUnknownGroup)
+	p := &w.pkt
+	wrongTag := p.VLAN|p.OuterVLAN != 0 && !w.dev.groupTagFits(p)
+	if g == nil || wrongTag {
+		if wrongTag {
+			w.count(ctrVLAN)
+		} else {
+			w.count(ctrUnknownGroup)
+		}
 		w.freeAll(descs)
 		return
 	}

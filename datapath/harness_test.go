@@ -220,8 +220,8 @@ func (f *fakeRoutes) set(a netip.Addr, mac [6]byte) {
 	f.macs[a] = mac
 }
 
-func (f *fakeRoutes) resolve(_, dst netip.Addr) (nextHop, error) {
-	hop, err := f.answer(dst)
+func (f *fakeRoutes) resolve(l leg) (nextHop, error) {
+	hop, err := f.answer(l.dst)
 	if do := f.during; do != nil {
 		f.during = nil
 		do()
@@ -244,7 +244,8 @@ func (f *fakeRoutes) answer(dst netip.Addr) (nextHop, error) {
 	return nextHop{addr: hop, mac: mac}, nil
 }
 
-func (f *fakeRoutes) hop(_, dst netip.Addr) (netip.Addr, error) {
+func (f *fakeRoutes) hop(l leg) (netip.Addr, error) {
+	dst := l.dst
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if hop, ok := f.hops[dst]; ok {

@@ -24,10 +24,8 @@ type hopCache struct {
 
 	mu     sync.Mutex
 	epoch  uint64 // of the answers that count
-	recent map[hopKey]recentHop
+	recent map[leg]recentHop
 }
-
-type hopKey struct{ src, dst netip.Addr }
 
 type recentHop struct {
 	hop   nextHop
@@ -35,13 +33,12 @@ type recentHop struct {
 }
 
 func newHopCache(from resolver) *hopCache {
-	return &hopCache{from: from, now: clock, recent: map[hopKey]recentHop{}}
+	return &hopCache{from: from, now: clock, recent: map[leg]recentHop{}}
 }
 
 // resolve answers from memory, or asks. Failures are not remembered: the peer
 // may be there the next time.
-func (c *hopCache) resolve(src, dst netip.Addr) (nextHop, error) {
-	key := hopKey{src, dst}
+func (c *hopCache) resolve(key leg) (nextHop, error) {
 	c.mu.Lock()
 	known, ok := c.recent[key]
 	epoch := c.epoch
@@ -49,7 +46,7 @@ func (c *hopCache) resolve(src, dst netip.Addr) (nextHop, error) {
 	if ok && c.now() < known.until {
 		return known.hop, nil
 	}
-	hop, err := c.from.resolve(src, dst)
+	hop, err := c.from.resolve(key)
 	if err != nil {
 		return hop, err
 	}
@@ -65,7 +62,7 @@ func (c *hopCache) resolve(src, dst netip.Addr) (nextHop, error) {
 }
 
 // hop asks, for it is asked when something has changed.
-func (c *hopCache) hop(src, dst netip.Addr) (netip.Addr, error) { return c.from.hop(src, dst) }
+func (c *hopCache) hop(l leg) (netip.Addr, error) { return c.from.hop(l) }
 
 // forget has the kernel asked again: something has changed.
 func (c *hopCache) forget() {

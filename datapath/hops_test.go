@@ -16,20 +16,20 @@ func TestHopCache(t *testing.T) {
 	c.now = func() mono.Time { return now }
 	check := func(when string, dst netip.Addr, mac [6]byte, asked int) {
 		t.Helper()
-		hop, err := c.resolve(addrA, dst)
+		hop, err := c.resolve(leg{1, addrA, dst})
 		if err != nil || hop.mac != mac || routes.asked != asked {
 			t.Errorf("%s: %+v, %v after %d questions; want %x after %d", when, hop, err, routes.asked, mac, asked)
 		}
 	}
 	check("first", addrB, macB, 1)
 	check("again", addrB, macB, 1)
-	if _, err := c.resolve(addrA, peer); !errors.Is(err, ErrNoNeighbour) {
+	if _, err := c.resolve(leg{1, addrA, peer}); !errors.Is(err, ErrNoNeighbour) {
 		t.Errorf("a peer that is not there: %v", err)
 	}
 	routes.set(peer, macA)
 	check("failures are not remembered", peer, macA, 3)
 	check("the other is still known", addrB, macB, 3)
-	if hop, err := c.resolve(peer, addrB); err != nil || hop.mac != macB || routes.asked != 4 {
+	if hop, err := c.resolve(leg{1, peer, addrB}); err != nil || hop.mac != macB || routes.asked != 4 {
 		t.Errorf("another source: %+v, %v after %d questions", hop, err, routes.asked)
 	}
 
@@ -49,22 +49,22 @@ func TestHopCache(t *testing.T) {
 func TestHopCacheChangesMeanwhile(t *testing.T) {
 	routes := &fakeRoutes{macs: map[netip.Addr][6]byte{addrB: macB}}
 	c := newHopCache(nil)
-	c.from = resolverFunc(func(src, dst netip.Addr) (nextHop, error) {
+	c.from = resolverFunc(func(l leg) (nextHop, error) {
 		c.forget()
-		return routes.resolve(src, dst)
+		return routes.resolve(l)
 	})
 	for i := range 3 {
-		if hop, err := c.resolve(addrA, addrB); err != nil || hop.mac != macB || routes.asked != i+1 {
+		if hop, err := c.resolve(leg{1, addrA, addrB}); err != nil || hop.mac != macB || routes.asked != i+1 {
 			t.Errorf("%+v, %v after %d questions", hop, err, routes.asked)
 		}
 	}
 }
 
 func TestHopCacheIsBounded(t *testing.T) {
-	c := newHopCache(resolverFunc(func(_, dst netip.Addr) (nextHop, error) { return nextHop{addr: dst}, nil }))
+	c := newHopCache(resolverFunc(func(l leg) (nextHop, error) { return nextHop{addr: l.dst}, nil }))
 	for i := range 3 * maxHops {
 		dst := netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})
-		if hop, err := c.resolve(addrA, dst); err != nil || hop.addr != dst {
+		if hop, err := c.resolve(leg{1, addrA, dst}); err != nil || hop.addr != dst {
 			t.Fatalf("%v: %+v, %v", dst, hop, err)
 		}
 	}
@@ -73,11 +73,11 @@ func TestHopCacheIsBounded(t *testing.T) {
 	}
 }
 
-type resolverFunc func(src, dst netip.Addr) (nextHop, error)
+type resolverFunc func(l leg) (nextHop, error)
 
-func (f resolverFunc) resolve(src, dst netip.Addr) (nextHop, error) { return f(src, dst) }
+func (f resolverFunc) resolve(l leg) (nextHop, error) { return f(l) }
 
-func (f resolverFunc) hop(src, dst netip.Addr) (netip.Addr, error) {
-	hop, err := f(src, dst)
+func (f resolverFunc) hop(l leg) (netip.Addr, error) {
+	hop, err := f(l)
 	return hop.addr, err
 }

@@ -73,13 +73,7 @@ func (d *Device) setLink(now linkInfo) {
 		d.reportPort(ibv.EventSpeedChange)
 	}
 	if now.mac != was.mac {
-		d.rebuildPaths(func(r *route) bool {
-			if r.local {
-				r.fields.DstMAC = now.mac
-			}
-			r.fields.SrcMAC = now.mac
-			return true
-		})
+		d.followAddresses()
 	}
 	if now.mtu != was.mtu {
 		d.setWindows()

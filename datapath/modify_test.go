@@ -176,14 +176,14 @@ func TestNeighbourMoves(t *testing.T) {
 	r := newRig(t, rigOptions{hook: s.hook})
 	p := r.pair(verbstest.Options{})
 	moved := [6]byte{2, 9, 9, 9, 9, 9}
-	r.a.neighbourChanged(netip.MustParseAddr("192.0.2.77"), moved) // somebody else
+	r.a.neighbourChanged(1, netip.MustParseAddr("192.0.2.77"), moved) // somebody else
 	if err := p.Write(10, false); err != nil {
 		t.Fatal(err)
 	}
 	if n := s.to(moved); n != 0 {
 		t.Fatalf("%d frames to a stranger", n)
 	}
-	r.a.neighbourChanged(addrB, moved)
+	r.a.neighbourChanged(1, addrB, moved)
 	if err := p.Write(10, false); err != nil {
 		t.Fatal(err)
 	}

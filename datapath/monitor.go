@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"net/netip"
 	"syscall"
 
 	"github.com/vishvananda/netlink"
@@ -20,7 +19,8 @@ type monitor struct {
 	handle *netlink.Handle
 	socket *nl.NetlinkSocket
 	index  int
-	fd     int // of a socket in the namespace of the interface, to ask for its speed
+	uppers map[int]bool // interfaces on top of it
+	fd     int          // of a socket in the namespace of the interface, to ask for its speed
 	ended  chan struct{}
 	routed chan struct{} // closed when the rerouting has ended
 }
@@ -72,7 +72,7 @@ func (m *monitor) run() {
 		for i := range msgs {
 			switch msgs[i].Header.Type {
 			case unix.RTM_NEWLINK, unix.RTM_DELLINK, unix.RTM_NEWADDR, unix.RTM_DELADDR:
-				look = true
+				look = look || m.concerns(&msgs[i])
 			case unix.RTM_NEWNEIGH:
 				m.neighbour(&msgs[i])
 			case unix.RTM_NEWROUTE, unix.RTM_DELROUTE, unix.RTM_NEWRULE, unix.RTM_DELRULE:
@@ -103,19 +103,46 @@ func (m *monitor) look() {
 	info := linkInfoOf(link)
 	info.speed = linkSpeed(m.fd, info.name)
 	m.dev.setLink(info)
-	if addrs, err := addressesOf(m.handle, link); err == nil {
+	if list, uppers, err := ownOf(m.handle, link); err == nil {
+		m.uppers = uppers
 		// What the XDP program cannot be told, the next look tries again.
-		_ = m.dev.setAddresses(addrs)
+		_ = m.dev.setOwn(list)
 	}
+}
+
+// concerns reports whether a message about a link or an address is about the
+// interface, one on top of it, or one that begins to be.
+func (m *monitor) concerns(msg *syscall.NetlinkMessage) bool {
+	const indexAt, size = 4, 8 // of ifinfomsg and ifaddrmsg alike, that of ifaddrmsg
+	if len(msg.Data) < size {
+		return false
+	}
+	index := int(int32(nl.NativeEndian().Uint32(msg.Data[indexAt:])))
+	if index == m.index || m.uppers[index] {
+		return true
+	}
+	if t := msg.Header.Type; t != unix.RTM_NEWLINK && t != unix.RTM_DELLINK || len(msg.Data) < unix.SizeofIfInfomsg {
+		return false
+	}
+	attrs, err := nl.ParseRouteAttr(msg.Data[unix.SizeofIfInfomsg:])
+	if err != nil {
+		return true
+	}
+	for i := range attrs {
+		if attrs[i].Attr.Type == unix.IFLA_LINK && len(attrs[i].Value) == 4 {
+			return int(int32(nl.NativeEndian().Uint32(attrs[i].Value))) == m.index
+		}
+	}
+	return false
 }
 
 func (m *monitor) neighbour(msg *syscall.NetlinkMessage) {
 	n, err := netlink.NeighDeserialize(msg.Data)
-	if err != nil || n.LinkIndex != m.index {
+	if err != nil || n.LinkIndex != m.index && !m.uppers[n.LinkIndex] {
 		return
 	}
 	if addr, mac, ok := usableNeighbour(n); ok {
-		m.dev.neighbourChanged(addr, mac)
+		m.dev.neighbourChanged(n.LinkIndex, addr, mac)
 	}
 }
 
@@ -132,23 +159,4 @@ func linkInfoOf(link netlink.Link) linkInfo {
 		info.mac = [6]byte(a.HardwareAddr)
 	}
 	return info
-}
-
-// addressesOf lists the addresses of an interface that can be used: not those
-// which the kernel still checks for duplicates, or has found to be one.
-func addressesOf(h *netlink.Handle, link netlink.Link) ([]netip.Addr, error) {
-	list, err := h.AddrList(link, netlink.FAMILY_ALL)
-	if err != nil {
-		return nil, err
-	}
-	var addrs []netip.Addr
-	for i := range list {
-		if list[i].IPNet == nil || list[i].Flags&(unix.IFA_F_TENTATIVE|unix.IFA_F_DADFAILED) != 0 {
-			continue
-		}
-		if a, ok := netip.AddrFromSlice(list[i].IP); ok {
-			addrs = append(addrs, a.Unmap())
-		}
-	}
-	return addrs, nil
 }

@@ -96,9 +96,10 @@ func (o *opening) start(d *Device) error {
 	if err != nil {
 		return err
 	}
-	addrs, err := addressesOf(o.handle, o.link)
+	list, uppers, err := ownOf(o.handle, o.link)
 	if err == nil {
-		err = d.setAddresses(addrs)
+		m.uppers = uppers
+		err = d.setOwn(list)
 	}
 	if err != nil {
 		m.socket.Close()

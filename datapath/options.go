@@ -50,6 +50,11 @@ type Options struct {
 	// PinDir keeps the XDP program attached across restarts; see bpf.Options.
 	PinDir string
 
+	// VLANAddrs are addresses in VLANs for which the kernel has no interface, as
+	// where it has no 802.1Q support. Those of VLAN interfaces on top of this one
+	// need not be named.
+	VLANAddrs []VLANAddr
+
 	// NoBackground starts no background goroutine: the device then moves only
 	// inside CQ.Poll, CQ.Wait, posting and Context.Progress.
 	NoBackground bool
@@ -121,6 +126,11 @@ func (o *Options) complete(queues, cpus int) (Options, error) {
 	}
 	if c.FrameSize != minFrameSize && c.FrameSize != fullFrameSize {
 		return c, fmt.Errorf("%w: FrameSize is %d: %d and %d are possible", ErrConfig, c.FrameSize, minFrameSize, fullFrameSize)
+	}
+	for i := range c.VLANAddrs {
+		if err := c.VLANAddrs[i].check(); err != nil {
+			return c, err
+		}
 	}
 	return c, completePolicy(&c, cpus)
 }

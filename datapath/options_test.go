@@ -2,6 +2,8 @@ package datapath
 
 import (
 	"errors"
+	"net"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -61,6 +63,15 @@ func TestOptionsRanges(t *testing.T) {
 		{"spin for ever", Options{SpinTime: time.Minute}, "SpinTime is 1m0s"},
 		{"window of 8", Options{Window: 8}, ""},
 		{"window of 7", Options{Window: 7}, "Window is 7"},
+		{"an address in a VLAN", Options{VLANAddrs: []VLANAddr{{Addr: addrA, VLAN: 4094, Neighbors: map[netip.Addr]net.HardwareAddr{addrB: macB[:]}}}}, ""},
+		{"VLAN 0", Options{VLANAddrs: []VLANAddr{{Addr: addrA}}}, "192.0.2.1 is in VLAN 0"},
+		{"VLAN 4095", Options{VLANAddrs: []VLANAddr{{Addr: addrA, VLAN: 4095}}}, "VLAN 4095: 1 to 4094"},
+		{"no address in a VLAN", Options{VLANAddrs: []VLANAddr{{VLAN: 5}}}, "not the address of a host"},
+		{"a group in a VLAN", Options{VLANAddrs: []VLANAddr{{Addr: netip.MustParseAddr("ff02::1"), VLAN: 5}}}, "not the address of a host"},
+		{"a neighbour of another family", Options{VLANAddrs: []VLANAddr{{Addr: netip.MustParseAddr("fd00::1"), VLAN: 5,
+			Neighbors: map[netip.Addr]net.HardwareAddr{addrB: macB[:]}}}}, "cannot have the neighbour 192.0.2.2"},
+		{"a neighbour without address", Options{VLANAddrs: []VLANAddr{{Addr: addrA, VLAN: 5,
+			Neighbors: map[netip.Addr]net.HardwareAddr{addrB: {1, 2}}}}}, "cannot have the neighbour"},
 		{"keep nothing", Options{KeepBudget: -1}, ""},
 		{"keep too much", Options{KeepBudget: 5000}, "KeepBudget is 5000"},
 	} {

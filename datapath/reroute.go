@@ -12,9 +12,12 @@ import (
 const reroutePause = 20 * time.Millisecond
 
 // leg is what a route is looked up by.
-type leg struct{ src, dst netip.Addr }
+type leg struct {
+	oif      int // index of the interface that packets leave by
+	src, dst netip.Addr
+}
 
-func (r *route) leg() leg { return leg{addrOf(r.fields.SrcGID), addrOf(r.fields.DstGID)} }
+func (r *route) leg() leg { return leg{r.from.oif, r.from.addr, addrOf(r.fields.DstGID)} }
 
 // wantReroute has followRoutes called soon.
 func (d *Device) wantReroute() {
@@ -49,11 +52,11 @@ func (d *Device) reroute(ended chan<- struct{}) {
 // is no way now, or nobody answers, the old one stays: the link may be down.
 func (d *Device) followRoutes() {
 	for l, hop := range d.legs() {
-		now, err := d.routes.hop(l.src, l.dst)
+		now, err := d.routes.hop(l)
 		if err != nil || now == hop {
 			continue
 		}
-		next, err := d.routes.resolve(l.src, l.dst)
+		next, err := d.routes.resolve(l)
 		if err != nil {
 			continue
 		}
@@ -74,7 +77,7 @@ func (d *Device) legs() map[leg]netip.Addr {
 	defer d.mu.Unlock()
 	all := map[leg]netip.Addr{}
 	add := func(r *route) {
-		if r.set && !r.local && !r.group {
+		if r.set && !r.local && !r.group && r.from.oif != 0 {
 			all[r.leg()] = r.hop
 		}
 	}
@@ -93,20 +96,29 @@ func (d *Device) legs() map[leg]netip.Addr {
 // their ways.
 func (d *Device) followAddresses() {
 	d.rebuildPaths(func(r *route) bool {
-		l := r.leg()
-		mute, local := !d.gids.has(l.src), d.gids.has(l.dst)
-		changed := mute != r.mute || local != r.local
+		before, dst := *r, addrOf(r.fields.DstGID)
+		own, ok := d.gids.find(r.from)
+		r.mute, r.local = !ok, d.gids.has(dst)
+		if ok {
+			r.fields.SrcMAC = d.macOf(own)
+		}
 		switch {
-		case local && !r.local:
-			r.hop, r.fields.DstMAC = l.dst, d.link.mac
-		case !local && r.local:
+		case r.local:
+			r.hop, r.fields.DstMAC = dst, r.fields.SrcMAC
+		case before.local:
 			// Whoever has the address now is to be asked for its own.
 			r.hop, r.fields.DstMAC = netip.Addr{}, [6]byte{}
 		}
-		r.mute, r.local = mute, local
-		return changed
+		return *r != before
 	})
-	d.wantReroute()
+}
+
+// macOf is the link-layer address of an own one. The device's lock is held.
+func (d *Device) macOf(a ownAddr) [6]byte {
+	if a.mac == [6]byte{} {
+		return d.link.mac
+	}
+	return a.mac
 }
 
 // whereabouts are what a worker needs of a route.
@@ -114,10 +126,15 @@ type whereabouts struct {
 	path  wire.Path
 	local bool // the peer is on this device
 	mute  bool // nothing may be sent
+	vlan  uint16
 }
 
 // lay makes the headers of a route. It fails for a route that is not one.
 func (w *whereabouts) lay(r *route) error {
-	w.local, w.mute = r.local, r.mute || !r.local && r.fields.DstMAC == [6]byte{}
-	return w.path.Set(&r.fields)
+	w.local, w.mute, w.vlan = r.local, r.mute || !r.local && r.fields.DstMAC == [6]byte{}, r.from.vlan
+	fields := r.fields
+	if r.local {
+		fields.Tagged = false // between two VLANs the tag would not fit
+	}
+	return w.path.Set(&fields)
 }

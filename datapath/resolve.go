@@ -31,27 +31,27 @@ type netResolver struct {
 	closed <-chan struct{} // ends a wait
 }
 
-// resolve finds the next hop from src to dst through the interface, and its
+// resolve finds the next hop from src to dst through an interface, and its
 // link-layer address. Errors: ErrNoRoute, ErrNoNeighbour, ErrClosed.
-func (r *netResolver) resolve(src, dst netip.Addr) (nextHop, error) {
-	hop, err := r.hop(src, dst)
+func (r *netResolver) resolve(l leg) (nextHop, error) {
+	hop, err := r.hop(l)
 	if err != nil {
 		return nextHop{}, err
 	}
 	deadline := time.Now().Add(neighbourWait)
 	for look := neighbourFirstLook; ; look = min(2*look, neighbourLastLook) {
-		mac, known, err := r.neighbour(hop)
+		mac, known, err := r.neighbour(l.oif, hop)
 		if err != nil {
-			return nextHop{}, fmt.Errorf("%w: look up %s on %s: %w", ErrNoNeighbour, hop, r.name, err)
+			return nextHop{}, fmt.Errorf("%w: look up %s on %s: %w", ErrNoNeighbour, hop, r.nameOf(l.oif), err)
 		}
 		if known {
 			return nextHop{addr: hop, mac: mac}, nil
 		}
 		if time.Now().After(deadline) {
-			return nextHop{}, r.silent(hop, dst)
+			return nextHop{}, r.silent(l, hop)
 		}
-		if err := r.ask(hop); err != nil {
-			return nextHop{}, fmt.Errorf("%w: ask for %s on %s: %w", ErrNoNeighbour, hop, r.name, err)
+		if err := r.ask(l.oif, hop); err != nil {
+			return nextHop{}, fmt.Errorf("%w: ask for %s on %s: %w", ErrNoNeighbour, hop, r.nameOf(l.oif), err)
 		}
 		select {
 		case <-time.After(look):
@@ -61,23 +61,35 @@ func (r *netResolver) resolve(src, dst netip.Addr) (nextHop, error) {
 	}
 }
 
-func (r *netResolver) silent(hop, dst netip.Addr) error {
-	what := "the peer is down or not on this network"
-	if hop != dst {
-		what = fmt.Sprintf("it is the gateway to %s", dst)
+// nameOf names an interface in errors.
+func (r *netResolver) nameOf(oif int) string {
+	if oif == r.index {
+		return r.name
 	}
-	return fmt.Errorf("%w: nobody answered for %s on %s within %v (%s)", ErrNoNeighbour, hop, r.name, neighbourWait, what)
+	if l, err := r.handle.LinkByIndex(oif); err == nil {
+		return l.Attrs().Name
+	}
+	return fmt.Sprintf("interface %d", oif)
+}
+
+func (r *netResolver) silent(l leg, hop netip.Addr) error {
+	what := "the peer is down or not on this network"
+	if hop != l.dst {
+		what = fmt.Sprintf("it is the gateway to %s", l.dst)
+	}
+	return fmt.Errorf("%w: nobody answered for %s on %s within %v (%s)", ErrNoNeighbour, hop, r.nameOf(l.oif), neighbourWait, what)
 }
 
 // hop is the address of the next hop.
-func (r *netResolver) hop(src, dst netip.Addr) (netip.Addr, error) {
+func (r *netResolver) hop(l leg) (netip.Addr, error) {
+	src, dst := l.src, l.dst
 	fail := func(why string, err error) (netip.Addr, error) {
 		if err != nil {
 			why = fmt.Sprintf("%s (%v)", why, err)
 		}
-		return netip.Addr{}, fmt.Errorf("%w: from %s to %s through %s: %s", ErrNoRoute, src, dst, r.name, why)
+		return netip.Addr{}, fmt.Errorf("%w: from %s to %s through %s: %s", ErrNoRoute, src, dst, r.nameOf(l.oif), why)
 	}
-	routes, err := r.handle.RouteGetWithOptions(dst.AsSlice(), &netlink.RouteGetOptions{OifIndex: r.index, SrcAddr: src.AsSlice()})
+	routes, err := r.handle.RouteGetWithOptions(dst.AsSlice(), &netlink.RouteGetOptions{OifIndex: l.oif, SrcAddr: src.AsSlice()})
 	switch {
 	case errors.Is(err, unix.ENETDOWN):
 		return fail("the interface is down", nil)
@@ -96,7 +108,7 @@ func (r *netResolver) hop(src, dst netip.Addr) (netip.Addr, error) {
 		// Asked for a way through an interface, IPv4 takes every address to be on
 		// its link that no table has.
 		return fail("add one with ip route add", nil)
-	case rt.LinkIndex != r.index:
+	case rt.LinkIndex != l.oif:
 		return fail("the route leads through another interface", nil)
 	}
 	gw := rt.Gw
@@ -110,8 +122,8 @@ func (r *netResolver) hop(src, dst netip.Addr) (netip.Addr, error) {
 }
 
 // neighbour looks a link-layer address up in the kernel's table.
-func (r *netResolver) neighbour(hop netip.Addr) (mac [6]byte, known bool, err error) {
-	list, err := r.handle.NeighList(r.index, familyOf(hop))
+func (r *netResolver) neighbour(oif int, hop netip.Addr) (mac [6]byte, known bool, err error) {
+	list, err := r.handle.NeighList(oif, familyOf(hop))
 	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return mac, false, err
 	}
@@ -135,9 +147,9 @@ func usableNeighbour(n *netlink.Neigh) (addr netip.Addr, mac [6]byte, ok bool) {
 
 // ask has the kernel send an ARP request or a neighbour solicitation, as if a
 // packet were to be sent.
-func (r *netResolver) ask(hop netip.Addr) error {
+func (r *netResolver) ask(oif int, hop netip.Addr) error {
 	return r.handle.NeighSet(&netlink.Neigh{
-		LinkIndex: r.index, Family: familyOf(hop), IP: hop.AsSlice(), Flags: netlink.NTF_USE,
+		LinkIndex: oif, Family: familyOf(hop), IP: hop.AsSlice(), Flags: netlink.NTF_USE,
 	})
 }
 

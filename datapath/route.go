@@ -3,7 +3,6 @@ package datapath
 import (
 	"fmt"
 	"net/netip"
-	"strings"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
@@ -19,9 +18,10 @@ type nextHop struct {
 // be made again when a link-layer address changes.
 type route struct {
 	set    bool
-	local  bool // the peer is on this device
-	group  bool // the peers are a multicast group
-	mute   bool // the own address is gone
+	local  bool  // the peer is on this device
+	group  bool  // the peers are a multicast group
+	mute   bool  // the own address is gone
+	from   place // the own address
 	hop    netip.Addr
 	fields wire.PathFields
 }
@@ -32,28 +32,32 @@ func (d *Device) findRoute(av *ibv.AddressVector) (self ibv.GID, r route, err er
 	dst := addrOf(av.DGID)
 	d.mu.Lock()
 	src, ok := d.gids.at(av.SGIDIndex)
-	own, link, gids := d.gids.has(dst), d.link, d.gids.describe()
+	own, link, mac, gids := d.gids.has(dst), d.link, d.macOf(src), d.gids.describe()
 	d.mu.Unlock()
 	switch {
 	case !ok:
 		return self, r, fmt.Errorf("%w: index %d on %s, which has %s", ErrNoGID, av.SGIDIndex, link.name, gids)
 	case dst.IsUnspecified() || dst.IsInterfaceLocalMulticast():
 		return self, r, fmt.Errorf("%w: %s is not the address of a peer", ErrInvalid, dst)
-	case dst.Is4() != src.Is4():
+	case dst.Is4() != src.addr.Is4():
 		return self, r, fmt.Errorf("%w: the peer's address %s and the own %s (GID index %d) are of different families; %s has %s",
-			ErrInvalid, dst, src, av.SGIDIndex, link.name, gids)
+			ErrInvalid, dst, src.addr, av.SGIDIndex, link.name, gids)
 	}
-	hop, group := nextHop{addr: dst, mac: link.mac}, dst.IsMulticast()
+	hop, group := nextHop{addr: dst, mac: mac}, dst.IsMulticast()
 	switch {
 	case group:
 		hop.mac = wire.MulticastMAC((*[16]byte)(&av.DGID))
-	case !own:
-		if hop, err = d.routes.resolve(src, dst); err != nil {
-			return self, r, err
-		}
+	case own:
+	case src.oif == 0:
+		hop, err = d.staticHop(src.place, dst)
+	default:
+		hop, err = d.routes.resolve(leg{src.oif, src.addr, dst})
 	}
-	return gidOf(src), route{set: true, local: own, group: group, hop: hop.addr, fields: wire.PathFields{
-		DstMAC: hop.mac, SrcMAC: link.mac, SrcGID: gidOf(src), DstGID: av.DGID,
+	if err != nil {
+		return self, r, err
+	}
+	return gidOf(src.addr), route{set: true, local: own, group: group, from: src.place, hop: hop.addr, fields: wire.PathFields{
+		DstMAC: hop.mac, SrcMAC: mac, SrcGID: gidOf(src.addr), DstGID: av.DGID, Tagged: src.vlan != 0, VLAN: src.vlan, PCP: av.SL,
 		TOS: av.TrafficClass, TTL: av.HopLimit, FlowLabel: av.FlowLabel & 0xFFFFF,
 	}}, nil
 }
@@ -80,20 +84,6 @@ func (q *qp) findRoute(attr *ibv.QPAttr, mask ibv.AttrMask) (self ibv.GID, r rou
 	}
 	r.fields.UDPSrcPort = wire.FlowLabelToPort(label)
 	return self, r, nil
-}
-
-// describe lists the table for an error.
-func (t *gidTable) describe() string {
-	var b strings.Builder
-	for i, a := range t.entries {
-		if a.IsValid() {
-			fmt.Fprintf(&b, " %d: %s", i, a)
-		}
-	}
-	if b.Len() == 0 {
-		return "no address at all: add one with ip address add"
-	}
-	return b.String()[1:]
 }
 
 // setRoute remembers the way of q's packets.
@@ -134,11 +124,12 @@ func (d *Device) rebuildPaths(change func(r *route) bool) {
 	}
 }
 
-// neighbourChanged takes notice of the link-layer address of a next hop.
-func (d *Device) neighbourChanged(addr netip.Addr, mac [6]byte) {
+// neighbourChanged takes notice of the link-layer address of a next hop on an
+// interface.
+func (d *Device) neighbourChanged(oif int, addr netip.Addr, mac [6]byte) {
 	d.hops.forget()
 	d.rebuildPaths(func(r *route) bool {
-		if r.local || r.group || r.hop != addr || r.fields.DstMAC == mac {
+		if r.local || r.group || r.hop != addr || r.from.oif != oif || r.fields.DstMAC == mac {
 			return false
 		}
 		r.fields.DstMAC = mac

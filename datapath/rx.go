@@ -92,6 +92,11 @@ func (w *worker) frame(now mono.Time, descs []xsk.Desc) {
 		w.freeAll(descs)
 		return
 	}
+	if p.VLAN|p.OuterVLAN != 0 && !w.dev.tagFits(q, p) {
+		w.count(ctrVLAN)
+		w.freeAll(descs)
+		return
+	}
 	q.flush.hear(p)
 	keep := w.deliver(now, q)
 	w.activate(q)

@@ -80,7 +80,7 @@ func (cq *CQ) take(wcs []WC) int {
 			WRID: e.WRID, Status: e.Status, Opcode: e.Opcode, Flags: e.Flags,
 			ByteLen: e.ByteLen, Imm: e.Imm, QPNum: e.QPN, SrcQP: e.SrcQP,
 			VendorErr: e.VendorErr, PKeyIndex: e.PKeyIndex,
-			SL: e.SL, Timestamp: e.Timestamp, QPContext: e.QPContext,
+			SL: e.SL, VLAN: e.VLAN, Timestamp: e.Timestamp, QPContext: e.QPContext,
 		}
 	}
 	if n > 0 {

@@ -11,7 +11,7 @@ const ipv4Len = 20
 
 // InitAHFromWC is the address vector with which a received datagram is answered
 // (ibv_init_ah_from_wc). wc is its completion, grh begins with the GRHLen bytes
-// in front of its payload. Traffic class and flow label are those of the
+// in front of its payload. Traffic class, flow label, service level and VLAN are those of the
 // datagram; a mark of congestion on its way here is not sent back. One that was
 // sent to a multicast group is answered from the first own address that can.
 func (c *Context) InitAHFromWC(wc *WC, grh []byte) (AddressVector, error) {
@@ -34,13 +34,20 @@ func (c *Context) InitAHFromWC(wc *WC, grh []byte) (AddressVector, error) {
 	if err != nil {
 		return AddressVector{}, err
 	}
-	group := h.dst.Addr().IsMulticast()
-	for _, e := range all {
-		if e.GID == h.dst || group && answers(e.GID, h.src) {
-			return AddressVector{
-				DGID: h.src, SGIDIndex: e.Index, FlowLabel: h.label, TrafficClass: h.class, Port: 1,
-			}, nil
+	group, best := h.dst.Addr().IsMulticast(), -1
+	for i, e := range all {
+		switch {
+		case e.GID != h.dst && !(group && answers(e.GID, h.src)):
+		case e.VLAN == wc.VLAN && (best < 0 || all[best].VLAN != wc.VLAN):
+			best = i
+		case wc.VLAN == 0 && best < 0: // it may have had a tag
+			best = i
 		}
+	}
+	if best >= 0 {
+		return AddressVector{
+			DGID: h.src, SGIDIndex: all[best].Index, FlowLabel: h.label, TrafficClass: h.class, SL: wc.SL, Port: 1,
+		}, nil
 	}
 	return fail(invalid("the datagram was sent to %s, which the interface does not have (any more): %s", h.dst.Addr(), listGIDs(all)))
 }

@@ -12,6 +12,7 @@ type WC struct {
 	Flags     WCFlags
 	PKeyIndex uint16 // 0: the P_Key table has one entry
 	SL        uint8  // UD: service level, the priority of the datagram's VLAN tag; 0 when it came without
+	VLAN      uint16 // UD: of the datagram's VLAN tag; 0 when it came without, or the driver took it off
 	ByteLen   uint32 // bytes received or read; with WCGRH, GRHLen bytes more than the payload
 	Imm       uint32 // with WCWithImm: immediate data; with WCWithInv: the invalidated key
 	QPNum     uint32 // of the local queue pair

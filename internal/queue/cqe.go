@@ -20,6 +20,7 @@ type CQE struct {
 	Flags     ibv.WCFlags  // 38
 	SL        uint8        // 39 priority that the message came with
 	PKeyIndex uint16       // 40
+	VLAN      uint16       // 42 that the message came from, 0 without a tag
 	QPContext uint64       // 48 what the creator of the queue pair attached to it
 }
 
@@ -37,7 +38,7 @@ func PutCQE(slot []byte, c *CQE) {
 	s[37] = byte(c.Opcode)
 	s[38] = byte(c.Flags)
 	s[39] = c.SL
-	le.PutUint64(s[40:], uint64(c.PKeyIndex))
+	le.PutUint64(s[40:], uint64(c.PKeyIndex)|uint64(c.VLAN)<<16)
 	le.PutUint64(s[48:], c.QPContext)
 	le.PutUint64(s[56:], 0)
 }
@@ -57,5 +58,6 @@ func GetCQE(slot []byte, c *CQE) {
 	c.Flags = ibv.WCFlags(s[38])
 	c.SL = s[39]
 	c.PKeyIndex = le.Uint16(s[40:])
+	c.VLAN = le.Uint16(s[42:])
 	c.QPContext = le.Uint64(s[48:])
 }

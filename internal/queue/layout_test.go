@@ -87,12 +87,12 @@ func TestCQELayout(t *testing.T) {
 	c := CQE{
 		WRID: 0x0807060504030201, Timestamp: 0x100f0e0d0c0b0a09, ByteLen: 0x14131211, Imm: 0x18171615,
 		QPN: 0x1c1b1a19, SrcQP: 0x201f1e1d, VendorErr: 0x24232221, Status: 0x25, Opcode: 0x26, Flags: 0x27,
-		PKeyIndex: 0x2a29, QPContext: 0x3837363534333231,
+		SL: 0x28, PKeyIndex: 0x2a29, VLAN: 0x2c2b, QPContext: 0x3837363534333231,
 	}
 	slot := bytes.Repeat([]byte{0xff}, 64)
 	PutCQE(slot, &c)
 	want := unhex(t, `0102030405060708 090a0b0c0d0e0f10 11121314 15161718 191a1b1c 1d1e1f20 21222324
-		25 26 27 00 292a000000000000 3132333435363738 0000000000000000`)
+		25 26 27 28 292a2b2c00000000 3132333435363738 0000000000000000`)
 	if diff := cmp.Diff(want, slot); diff != "" {
 		t.Error(diff)
 	}

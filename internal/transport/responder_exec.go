@@ -151,7 +151,7 @@ func (q *QP) respDoComplete(x *respPacket) respState {
 	}
 	if q.service == wire.UD {
 		c.Flags |= ibv.WCFlagGRH
-		c.SrcQP, c.SL = x.p.DETH().SrcQP(), x.p.Priority
+		c.SrcQP, c.SL, c.VLAN = x.p.DETH().SrcQP(), x.p.Priority, x.p.VLAN
 	}
 	r.st.placed = 0
 	q.respReleaseWQE()
