@@ -167,18 +167,17 @@ func TestCQOfAMillion(t *testing.T) {
 // TestCQModeration: a sleeping program is woken by the count or by the end of the
 // period, whichever comes first, with and without background goroutines.
 func TestCQModeration(t *testing.T) {
-	const long, short = 65 * time.Millisecond, 20 * time.Millisecond
+	const short = 20 * time.Millisecond
 	for _, tt := range []struct {
 		name   string
 		count  int
 		period time.Duration
 		sends  int
 		least  time.Duration // until the event
-		most   time.Duration
 	}{
-		{"count", 3, long, 3, 0, long / 2},
-		{"period", 4, short, 3, short, verbstest.Patience},
-		{"period alone", 0, short, 5, short, verbstest.Patience},
+		{"count alone", 3, 0, 3, 0},
+		{"period", 4, short, 3, short},
+		{"period alone", 0, short, 5, short},
 	} {
 		for _, noBackground := range []bool{false, true} {
 			t.Run(fmt.Sprintf("%s, no background %v", tt.name, noBackground), func(t *testing.T) {
@@ -211,12 +210,13 @@ func TestCQModeration(t *testing.T) {
 				if err := p.B.CQ.WaitEvent(ctx); err != nil {
 					t.Fatal(err)
 				}
-				if d := time.Since(start); d < tt.least || d > tt.most {
-					t.Errorf("woken after %v, want %v to %v", d, tt.least, tt.most)
+				if d := time.Since(start); d < tt.least {
+					t.Errorf("woken after %v, want at least %v", d, tt.least)
 				}
-				var wcs [8]verbs.WC
-				if n := p.B.CQ.Poll(wcs[:]); n != tt.sends {
-					t.Errorf("%d completions, want %d", n, tt.sends)
+				for range tt.sends {
+					if _, err := p.B.Next(); err != nil {
+						t.Error(err)
+					}
 				}
 			})
 		}
