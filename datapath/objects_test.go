@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
 	"github.com/roce-xdp/roce-xdp/verbs"
@@ -73,6 +74,24 @@ func TestCreateQPRefuses(t *testing.T) {
 	}
 	if n := len(r.steered[0].qpns); n != 0 {
 		t.Errorf("the XDP program was told of %d queue pairs", n)
+	}
+}
+
+// TestMostEntries: 32 scatter/gather entries are possible, one more is not.
+func TestMostEntries(t *testing.T) {
+	conformance.Rule(t, "7.3-2")
+	r := newRig(t, rigOptions{})
+	for _, tt := range []struct {
+		send, recv int
+		want       error
+	}{
+		{32, 32, nil}, {33, 1, ErrInvalid}, {1, 33, ErrInvalid},
+	} {
+		init := initOf(t, r.a)
+		init.Cap.MaxSendSGE, init.Cap.MaxRecvSGE = tt.send, tt.recv
+		if _, err := r.a.CreateQP(init); !errors.Is(err, tt.want) {
+			t.Errorf("%d to send and %d to receive: error %v, want %v", tt.send, tt.recv, err, tt.want)
+		}
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 )
 
@@ -15,6 +16,7 @@ import (
 // required attribute, and with each that it does not take. What is refused changes
 // nothing.
 func TestModifyEveryCell(t *testing.T) {
+	conformance.Rule(t, "7.1-1", "7.1-2", "7.1-3", "7.1-4", "7.1-5", "7.1-6", "7.1-7", "7.1-8", "7.1-9", "7.1-10", "7.1-11", "7.1-12", "7.1-13", "7.1-14", "7.1-16")
 	rows := parseStateTable(t)
 	for _, ty := range allQPTypes {
 		for _, from := range allQPStates {

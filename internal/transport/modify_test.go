@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
@@ -94,6 +95,7 @@ func TestModifyToRTS(t *testing.T) {
 }
 
 func TestModifyMasksPSNsAndQPN(t *testing.T) {
+	conformance.Rule(t, "7.1-17")
 	q := modTo(t, ibv.QPStateInit)
 	a := goodAttr(ibv.QPStateRTR)
 	a.RQPSN, a.DestQPN = 0xff123456, 0xff000011
@@ -126,6 +128,7 @@ func TestModifyWithoutStateStays(t *testing.T) {
 }
 
 func TestModifyCurState(t *testing.T) {
+	conformance.Rule(t, "7.1-15")
 	q := modTo(t, ibv.QPStateRTS)
 	a := &ibv.QPAttr{State: ibv.QPStateRTS, CurState: ibv.QPStateRTR}
 	err := q.Modify(1, a, ibv.QPAttrState|ibv.QPAttrCurState, modSelf, modPeer)
@@ -137,6 +140,7 @@ func TestModifyCurState(t *testing.T) {
 }
 
 func TestModifyResetForgets(t *testing.T) {
+	conformance.Rule(t, "7.1-20")
 	for _, from := range allQPStates[:5] {
 		q := modTo(t, from)
 		mustModify(t, q, &ibv.QPAttr{State: ibv.QPStateReset}, ibv.QPAttrState)
@@ -199,6 +203,7 @@ func TestModifyDatagramTypes(t *testing.T) {
 // Every value is tried just outside its range, in the transition that needs it;
 // nothing may change then.
 func TestModifyRefusesValues(t *testing.T) {
+	conformance.Rule(t, "7.1-19", "7.3-3")
 	for _, tc := range []struct {
 		name string
 		from ibv.QPState
@@ -242,6 +247,7 @@ func TestModifyRefusesValues(t *testing.T) {
 }
 
 func TestModifyTakesTheLimits(t *testing.T) {
+	conformance.Rule(t, "7.1-19", "7.3-3")
 	q := modTo(t, ibv.QPStateInit)
 	a := goodAttr(ibv.QPStateRTR)
 	a.DestQPN, a.MinRNRTimer, a.MaxDestRDAtomic, a.PathMTU = 0xfffffe, 31, 128, ibv.MTU4096
@@ -253,6 +259,7 @@ func TestModifyTakesTheLimits(t *testing.T) {
 }
 
 func TestModifyAddresses(t *testing.T) {
+	conformance.Rule(t, "7.1-18")
 	addr := func(s string) ibv.GID { return ibv.GIDOf(netip.MustParseAddr(s)) }
 	for _, tc := range []struct {
 		name       string

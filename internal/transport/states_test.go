@@ -8,6 +8,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 )
 
@@ -116,6 +117,7 @@ func wantSet(rows map[string]attrSet, ty ibv.QPType, from, to ibv.QPState) (set 
 }
 
 func TestEveryTransition(t *testing.T) {
+	conformance.Rule(t, "7.1-12")
 	rows := parseStateTable(t)
 	used := 0
 	for _, ty := range allQPTypes {
@@ -183,6 +185,7 @@ func TestUnknownTypesAndStates(t *testing.T) {
 }
 
 func TestTransitionErrorsSayWhatIsWrong(t *testing.T) {
+	conformance.Rule(t, "7.1-12", "7.1-16")
 	rtr := connAttrs | ibv.QPAttrMaxDestRDAtomic | ibv.QPAttrMinRNRTimer
 	for _, tc := range []struct {
 		name     string
