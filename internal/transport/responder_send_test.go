@@ -6,6 +6,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
@@ -158,6 +159,7 @@ func TestResponderScattersAnySplit(t *testing.T) {
 }
 
 func TestResponderScattersOver32Entries(t *testing.T) {
+	conformance.Rule(t, "7.3-2")
 	r := newRespRig(t)
 	var pairs []int
 	for i := range ibv.MaxSGE {
