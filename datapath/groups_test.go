@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 	"github.com/roce-xdp/roce-xdp/verbs"
@@ -67,6 +68,7 @@ const recvAt = 100_000 // where the tests below receive to
 // TestMulticast sends datagrams of all sizes to a group of queue pairs on both
 // devices and all their workers, the sender among them: each gets its copy.
 func TestMulticast(t *testing.T) {
+	conformance.Rule(t, "8.4-4")
 	for _, tt := range []struct {
 		name string
 		rig  rigOptions
@@ -130,6 +132,7 @@ func TestMulticast(t *testing.T) {
 // TestMulticastOnTheWire: link-layer address, source port and hop limit follow
 // from the group and the sender; nobody is asked for an address.
 func TestMulticastOnTheWire(t *testing.T) {
+	conformance.Rule(t, "8.4-1", "8.4-2")
 	var c captured
 	r := newRig(t, rigOptions{hook: c.hook})
 	p := verbstest.UDPair(t, r.ca, r.cb, verbstest.Options{})
@@ -158,6 +161,7 @@ func TestMulticastOnTheWire(t *testing.T) {
 // TestMulticastQKey: of the members only those with the Q_Key of the datagram
 // receive it, and the others are counted.
 func TestMulticastQKey(t *testing.T) {
+	conformance.Rule(t, "8.4-4")
 	r := newRig(t, rigOptions{queues: 2})
 	p := verbstest.UDPair(t, r.ca, r.cb, verbstest.Options{QKey: 0x10})
 	other := verbstest.UDPair(t, r.ca, r.cb, verbstest.Options{QKey: 0x20})

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/roce-xdp/roce-xdp/datapath/xsk/xsktest"
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 	"github.com/roce-xdp/roce-xdp/verbs"
@@ -73,6 +74,7 @@ func (c *captured) take() [][]byte {
 // TestGSIOnTheWire compares the headers of a management datagram with those that
 // every stack sends (IBTA vol. 1, 13.4; annex A17).
 func TestGSIOnTheWire(t *testing.T) {
+	conformance.Rule(t, "8.2-2", "8.3-2")
 	var c captured
 	r := newRig(t, rigOptions{hook: c.hook})
 	p := verbstest.GSIPair(t, r.ca, r.cb, verbstest.Options{})

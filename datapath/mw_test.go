@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/verbs"
 	"github.com/roce-xdp/roce-xdp/verbs/verbstest"
@@ -50,6 +51,7 @@ func TestStaleKeys(t *testing.T) {
 // A window of type 2 ends with the queue pair that has bound it, and serves no
 // other.
 func TestWindowBelongsToItsQueuePair(t *testing.T) {
+	conformance.Rule(t, "10-19", "10-20")
 	r := newRig(t, rigOptions{queues: 2})
 	p := r.pair(verbstest.Options{BufferSize: 8192})
 	k, err := p.B.NewKey(verbstest.KeyKind{Type: verbs.MWType2})

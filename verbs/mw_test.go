@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/verbs"
@@ -34,6 +35,7 @@ func (k *keyRig) info(off int, n uint64, access verbs.Access) *verbs.MWBindInfo 
 }
 
 func TestBindMW(t *testing.T) {
+	conformance.Rule(t, "10-17")
 	k := newKeyRig(t, verbs.RC)
 	first := k.w1.RKey()
 	b := verbs.MWBind{WRID: 7, Flags: verbs.SendSignaled | verbs.SendFence, Info: *k.info(16, 32, verbs.AccessRemoteWrite)}

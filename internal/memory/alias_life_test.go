@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 )
 
@@ -31,6 +32,7 @@ func TestAllocAliasRefuses(t *testing.T) {
 }
 
 func TestBoundRegionStays(t *testing.T) {
+	conformance.Rule(t, "10-25")
 	g := newAliasRig(t, bindable)
 	for _, a := range []*Alias{g.w1, g.w2, g.fast} {
 		g.mustBind(a, 0x1000, 8, 0)
@@ -68,6 +70,7 @@ func TestBoundErrorCounts(t *testing.T) {
 // Windows may be bound to a fast-registered region, which is then held like any
 // other.
 func TestWindowOnFastRegion(t *testing.T) {
+	conformance.Rule(t, "10-25")
 	g := newAliasRig(t, bindable)
 	fast := g.mustBind(g.fast, 0x1020, 64, bindable|ibv.AccessZeroBased)
 	b := g.to(g.w2, 8, 16, ibv.AccessRemoteRead)
@@ -158,6 +161,7 @@ func mustRegisterAndForget(t *testing.T, tab *Table) uint32 {
 }
 
 func TestUnbindQP(t *testing.T) {
+	conformance.Rule(t, "10-20")
 	g := newAliasRig(t, bindable)
 	var keys []uint32
 	var all []*Alias

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 )
 
@@ -73,6 +74,7 @@ func (g *aliasRig) reach(key, qpn uint32, need ibv.Access, va, n uint64, want Fa
 }
 
 func TestBoundKeysLeadToTheirBytes(t *testing.T) {
+	conformance.Rule(t, "10-22", "10-26")
 	for _, tc := range []struct {
 		name   string
 		alias  func(*aliasRig) *Alias
@@ -118,6 +120,7 @@ func TestBoundKeysLeadToTheirBytes(t *testing.T) {
 }
 
 func TestTwoWindowsDoNotMix(t *testing.T) {
+	conformance.Rule(t, "10-19")
 	g := newAliasRig(t, bindable)
 	k1 := g.mustBind(g.w1, 0x1000, 8, ibv.AccessRemoteRead)
 	k2 := g.mustBind(g.w2, 0x1008, 8, ibv.AccessRemoteRead)
@@ -161,6 +164,7 @@ func TestWindowsHaveNoLKey(t *testing.T) {
 }
 
 func TestBindRefuses(t *testing.T) {
+	conformance.Rule(t, "10-18", "10-21", "10-26", "10-22")
 	const rr, rw = ibv.AccessRemoteRead, ibv.AccessRemoteWrite
 	w1, w2 := func(g *aliasRig) *Alias { return g.w1 }, func(g *aliasRig) *Alias { return g.w2 }
 	fast := func(g *aliasRig) *Alias { return g.fast }
@@ -258,6 +262,7 @@ func TestBindOfAnotherDomain(t *testing.T) {
 }
 
 func TestRebind(t *testing.T) {
+	conformance.Rule(t, "10-17")
 	g := newAliasRig(t, bindable)
 	first := g.mustBind(g.w1, 0x1000, 8, ibv.AccessRemoteRead)
 	second := g.mustBind(g.w1, 0x1010, 8, ibv.AccessRemoteWrite)
@@ -279,6 +284,7 @@ func TestRebind(t *testing.T) {
 }
 
 func TestType2IsBoundWhenFree(t *testing.T) {
+	conformance.Rule(t, "10-18")
 	g := newAliasRig(t, bindable)
 	key := g.mustBind(g.w2, 0x1000, 8, ibv.AccessRemoteRead)
 	if b := g.to(g.w2, 0x1010, 8, ibv.AccessRemoteRead); g.bind(g.w2, b) {
@@ -294,6 +300,7 @@ func TestType2IsBoundWhenFree(t *testing.T) {
 }
 
 func TestInvalidate(t *testing.T) {
+	conformance.Rule(t, "10-23", "10-24")
 	for _, tc := range []struct {
 		name  string
 		setup func(*aliasRig) uint32 // what to invalidate

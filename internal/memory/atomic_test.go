@@ -8,6 +8,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 )
 
@@ -119,6 +120,7 @@ func TestAtomicsRefused(t *testing.T) {
 }
 
 func TestAtomicsAreAtomic(t *testing.T) {
+	conformance.Rule(t, "10-9")
 	mem := alignedBytes(16)
 	tab := newTable(2)
 	a := mustRegister(t, tab, 0, mem, allRemote)

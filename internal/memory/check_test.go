@@ -5,10 +5,12 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 )
 
 func TestEveryFault(t *testing.T) {
+	conformance.Rule(t, "10-1", "10-3")
 	tab := newTable(8)
 	r := mustRegister(t, tab, 0x1000, make([]byte, 0x100), ibv.AccessLocalWrite|ibv.AccessRemoteRead)
 	high := mustRegister(t, tab, math.MaxUint64-0xff, make([]byte, 0x100), 0)

@@ -6,6 +6,8 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 )
 
 // Every length and alignment up to three words: the right bytes are written and
@@ -64,6 +66,7 @@ func TestWriteFinalOfIndirectWritesTheEndLast(t *testing.T) {
 // A program that polls on the last word of a message must see all of it. Under
 // the race detector this also shows the ordering that WriteFinal promises.
 func TestPollerSeesWholeMessage(t *testing.T) {
+	conformance.Rule(t, "10-16")
 	for _, tail := range []int{0, 1, 7} { // bytes that the message ends before a word's end
 		mem := alignedBytes(512)
 		r := mustRegister(t, newTable(1), 0, mem, allRemote)

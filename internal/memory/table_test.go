@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 )
 
@@ -45,6 +46,7 @@ func TestRegisterGivesWhatItTook(t *testing.T) {
 }
 
 func TestRegisterAccessRights(t *testing.T) {
+	conformance.Rule(t, "10-7")
 	for _, tc := range []struct {
 		access ibv.Access
 		want   string // empty: good
@@ -181,6 +183,7 @@ func TestDeregister(t *testing.T) {
 // A key that was given out before does not come back while its slot is reused
 // 255 times, whatever the random numbers are.
 func TestStaleKeysFail(t *testing.T) {
+	conformance.Rule(t, "10-2")
 	for _, seed := range []uint32{0, 1, 0xff, 0x100, 0xfeff, 0xffffffff, 0x12345678} {
 		tab := NewTable(1, func() uint32 { return seed })
 		seen := map[uint32]bool{}

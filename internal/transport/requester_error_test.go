@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
@@ -14,6 +15,7 @@ import (
 
 // Work requests that fail here: nothing of them is sent.
 func TestReqBadWorkRequest(t *testing.T) {
+	conformance.Rule(t, "10-21", "14-14")
 	for _, c := range []struct {
 		name string
 		want string

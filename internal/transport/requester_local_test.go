@@ -3,6 +3,7 @@ package transport
 import (
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
@@ -69,6 +70,7 @@ func (k *keyRig) tags(a *memory.Alias) (uint32, uint32) {
 }
 
 func TestReqBindAndInvalidateAlone(t *testing.T) {
+	conformance.Rule(t, "10-23", "10-26")
 	keyEach(t, nil, func(k *keyRig) {
 		for _, a := range []*memory.Alias{k.w2, k.fast} {
 			k.id = 0
@@ -96,6 +98,7 @@ func TestReqBindAndInvalidateAlone(t *testing.T) {
 }
 
 func TestReqType1IsBoundAgain(t *testing.T) {
+	conformance.Rule(t, "10-17", "10-23")
 	keyEach(t, nil, func(k *keyRig) {
 		t1, t2 := k.tags(k.w1)
 		first, second := k.bind(k.w1, t1, 0), k.bind(k.w1, t2, 0)

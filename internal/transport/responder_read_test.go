@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/psn"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
@@ -102,6 +103,7 @@ func TestResponderAnswersReadsBeforeItFails(t *testing.T) {
 }
 
 func TestResponderReadKeyIsCheckedForEveryPacket(t *testing.T) {
+	conformance.Rule(t, "10-13")
 	r := newRespRig(t)
 	data := respFill(1, 4*respMTU)
 	copy(r.mem, data)

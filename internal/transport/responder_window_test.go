@@ -3,6 +3,7 @@ package transport
 import (
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
@@ -46,6 +47,7 @@ func respRecvInv(wrid uint64, n, key uint32) queue.CQE {
 const respWinAccess = ibv.AccessRemoteRead | ibv.AccessRemoteWrite | ibv.AccessRemoteAtomic
 
 func TestResponderServesWindows(t *testing.T) {
+	conformance.Rule(t, "10-22")
 	for _, tt := range []struct {
 		name string
 		va   func(*respRig) uint64
@@ -75,6 +77,7 @@ func TestResponderServesWindows(t *testing.T) {
 
 // What the window does not allow is refused, though the region would allow it.
 func TestResponderRefusesWindows(t *testing.T) {
+	conformance.Rule(t, "10-19")
 	for _, tt := range []struct {
 		name string
 		req  func(r *respRig, key uint32) respReq
@@ -167,6 +170,7 @@ func TestResponderSendWithInvalidate(t *testing.T) {
 
 // The payload is in place, the receive fails, the peer is told nothing.
 func TestResponderCannotInvalidate(t *testing.T) {
+	conformance.Rule(t, "10-24")
 	for _, tt := range []struct {
 		name string
 		key  func(*respRig) uint32
@@ -213,6 +217,7 @@ func TestResponderCannotInvalidate(t *testing.T) {
 
 // A READ whose key goes between two of its responses ends there.
 func TestResponderReadLosesItsWindow(t *testing.T) {
+	conformance.Rule(t, "10-13")
 	r := newRespRig(t)
 	key := r.window(0x11, 0, 4*respMTU, respWinAccess)
 	data := respFill(9, 4*respMTU)
@@ -232,6 +237,7 @@ func TestResponderReadLosesItsWindow(t *testing.T) {
 
 // A WRITE whose window is bound anew between two of its packets ends there.
 func TestResponderWriteLosesItsWindow(t *testing.T) {
+	conformance.Rule(t, "10-14")
 	r := newRespRig(t)
 	key := r.window(0x11, 0, 4*respMTU, respWinAccess)
 	w := respMessage(1000, respFill(9, 4*respMTU), wire.WriteFirst, wire.WriteMiddle, wire.WriteLast, wire.WriteOnly)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
@@ -114,6 +115,7 @@ func TestResponderWriteToMemoryThatFails(t *testing.T) {
 // program that polls on them finds all others. Indirect memory shows it: there
 // the final word is a write of its own.
 func TestResponderWritesTheLastBytesLast(t *testing.T) {
+	conformance.Rule(t, "10-16")
 	data := respFill(1, respMTU+20)
 	want := []int{100, respMTU - 100, 8, 8, 4} // 20 bytes of LAST cut at 8: the final word has 4
 	setup := func(t *testing.T) (*respRig, *respBrokenMemory, *memory.Region) {

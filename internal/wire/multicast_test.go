@@ -3,9 +3,12 @@ package wire
 import (
 	"net/netip"
 	"testing"
+
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 )
 
 func TestMulticastMAC(t *testing.T) {
+	conformance.Rule(t, "8.4-2", "8.4-3")
 	for _, tt := range []struct {
 		group string
 		want  [6]byte

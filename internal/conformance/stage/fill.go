@@ -152,6 +152,9 @@ func (s *Stage) gather(m *posted, off, n int) string {
 	}
 	var b strings.Builder
 	for _, e := range m.sges {
+		if e.Length == 0 {
+			continue // it may name anything
+		}
 		from := int(e.Addr - s.local.Start())
 		b.Write(s.Local(from, int(e.Length)))
 	}

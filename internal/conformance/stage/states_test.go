@@ -151,7 +151,7 @@ func TestRequestsOfTooManyBytes(t *testing.T) {
 	c := RC(t, "7.3-1")
 	half := queue.SGE{Addr: 0, Length: mostBytes / 2, LKey: 0xBAD}
 	one := queue.SGE{Addr: 0, Length: 1, LKey: 0xBAD}
-	c.Post(Write(mostBytes + 1).SGEs(half, half, one))
+	c.Post(Write(mostBytes+1).SGEs(half, half, one))
 	c.Fails(1, ibv.WCLocLenErr)
 
 	c = RC(t, "7.3-1") // one byte less: it is the key that is wrong
