@@ -61,6 +61,7 @@ type deliveries struct {
 	p            *verbstest.Pair
 	op           verbs.Opcode
 	size         int
+	areas        int // of B's memory: message n is written to area n modulo areas
 	next, latest int // number of the next message, and of the latest that was delivered
 	sent, whole  int
 	again        int // delivered for the second time, as frames are duplicated
@@ -81,6 +82,7 @@ func newDeliveries(t *testing.T, r *rig, typ verbs.QPType, op verbs.Opcode, pack
 		d.p = verbstest.UCPair(t, r.a, r.b, o)
 	}
 	d.size = packets * d.p.MTU.Bytes()
+	d.areas = len(d.p.B.Buf) / d.size
 	for i := range slots {
 		d.post(i)
 	}
@@ -109,7 +111,7 @@ func (d *deliveries) round() {
 		binary.BigEndian.PutUint32(d.p.A.Buf[off:], uint32(d.next))
 		wr := verbs.SendWR{
 			WRID: uint64(i), Opcode: d.op, SGList: []verbs.SGE{d.p.A.MR.SGE(off, d.size)}, Imm: uint32(d.next),
-			RemoteAddr: d.p.B.MR.Addr() + uint64(off), RKey: d.p.B.MR.RKey(),
+			RemoteAddr: d.p.B.MR.Addr() + uint64(d.next%d.areas*d.size), RKey: d.p.B.MR.RKey(),
 		}
 		d.p.Address(&wr)
 		must(d.T, d.p.A.Post(wr))
@@ -146,7 +148,7 @@ func (d *deliveries) check(wc *verbs.WC) {
 	number := int(wc.Imm)
 	switch d.op {
 	case verbs.OpRDMAWriteWithImm:
-		from = number % perRound * d.size
+		from = number % d.areas * d.size
 	case verbs.OpSend:
 		number = int(binary.BigEndian.Uint32(d.p.B.Buf[from:]))
 	default:
