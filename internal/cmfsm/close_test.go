@@ -154,6 +154,25 @@ func TestQPNHeldAfterDestroy(t *testing.T) {
 	}
 }
 
+// Also when its end had begun before.
+func TestQPNHeldAfterDisconnectAndDestroy(t *testing.T) {
+	w := newWorld(t, 1)
+	a, _ := established(w)
+	w.fate = func(int, *MAD) []time.Duration { return nil }
+	w.check(w.a.Disconnect(w.now, a))
+	w.run(time.Second)
+	if w.a.QPNHeld(activeParam.QPN) {
+		w.fatal("held although the id is there to tell of the end")
+	}
+	w.check(w.a.Destroy(w.now, a))
+	w.run(time.Minute)
+	if !w.a.QPNHeld(activeParam.QPN) {
+		w.fatal("not held while the DREQ is repeated")
+	}
+	w.run(time.Minute)
+	w.checkEmpty(w.a, 0)
+}
+
 // A destroyed connection tells its peer even over a bad link.
 func TestDestroyedConnectionKeepsTelling(t *testing.T) {
 	w := newWorld(t, 1)

@@ -226,6 +226,7 @@ func TestConnectRefuses(t *testing.T) {
 		{"no MTU", func(r *Route, _ *ConnParam) { r.MTU = 0 }, ErrInvalid},
 		{"SL 8", func(r *Route, _ *ConnParam) { r.SL = 8 }, ErrInvalid},
 		{"packets live for ever", func(r *Route, _ *ConnParam) { r.PacketLife = 31 }, ErrInvalid},
+		{"packets live long", func(r *Route, _ *ConnParam) { r.PacketLife, r.SL = 30, 7 }, nil},
 		{"no queue pair", func(_ *Route, p *ConnParam) { p.QPN = 0 }, ErrInvalid},
 		{"more resources than the device", func(_ *Route, p *ConnParam) { p.ResponderResources = 129 }, ErrInvalid},
 		{"all resources", func(_ *Route, p *ConnParam) { p.ResponderResources, p.InitiatorDepth = MaxResources, MaxResources }, nil},

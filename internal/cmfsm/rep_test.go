@@ -201,6 +201,54 @@ func TestREPThatDoesNotFit(t *testing.T) {
 	}
 }
 
+// A REP that was refused for an old connection stays refused when that has ended.
+func TestLateCopyOfRefusedREP(t *testing.T) {
+	w := newWorld(t, 1)
+	old, _ := established(w)
+	qpn := w.a.ids[old].peerQPN
+	p := activeParam
+	p.QPN = 0x15
+	id := w.create(w.a, wire.PortSpaceTCP)
+	w.check(w.a.Connect(w.now, id, w.route(), &p))
+	c := w.a.ids[id]
+	var mad wire.MAD
+	mad.EncodeCM(6, wire.AttrREP)
+	rep := wire.REPAt(mad.Data())
+	rep.Encode(&wire.REPFields{LocalCommID: 0x4444, RemoteCommID: c.commID, LocalQPN: qpn, LocalCAGUID: w.b.cfg.GUID})
+	w.fate = func(_ int, m *MAD) []time.Duration {
+		if m.Data.Attr() == wire.AttrREQ {
+			return nil
+		}
+		return []time.Duration{linkDelay}
+	}
+	from := &Path{Local: w.a.addr, Remote: w.b.addr}
+	w.a.Handle(w.now, from, mad[:])
+	w.run(time.Second)
+	if _, err := w.a.Info(old); err != nil || w.state(w.a, old) != StateClosed {
+		w.fatal("the old connection is in %v", w.state(w.a, old))
+	}
+	rejs := w.a.Counters()[CounterTxREJ]
+	w.a.Handle(w.now, from, mad[:])
+	counters := w.a.Counters()
+	if c.state != StateREQSent || counters[CounterTxREJ] != rejs+1 || counters[CounterDuplicates] != 1 {
+		w.fatal("state %v, %d REJs, %d duplicates", c.state, counters[CounterTxREJ]-rejs, counters[CounterDuplicates])
+	}
+	// Another answer is as good as ever; a copy of it then is in the wrong place.
+	rep.SetLocalCommID(0x4445)
+	w.a.Handle(w.now, from, mad[:])
+	if c.state != StateREPRcvd {
+		w.fatal("state %v", c.state)
+	}
+	w.drain()
+	w.check(w.a.Disconnect(w.now, id))
+	w.drain()
+	before := w.a.Counters()[CounterWrongState]
+	w.a.Handle(w.now, from, mad[:])
+	if c.state != StateDREQSent || w.a.Counters()[CounterWrongState] != before+1 {
+		w.fatal("state %v", c.state)
+	}
+}
+
 // RoCE has no alternate paths.
 func TestLAP(t *testing.T) {
 	w := newWorld(t, 1)
@@ -239,5 +287,12 @@ func TestRTUThatDoesNotFit(t *testing.T) {
 	}
 	if n := w.b.Counters()[CounterUnknownID]; n != 3 {
 		w.fatal("%d unknown", n)
+	}
+	var mad wire.MAD
+	mad.EncodeCM(5, wire.AttrRTU)
+	wire.RTUAt(mad.Data()).Encode(&wire.RTUFields{LocalCommID: c.peerCommID, RemoteCommID: c.commID})
+	w.b.Handle(w.now, &Path{Local: w.b.addr, Remote: w.a.addr.Next().Next()}, mad[:])
+	if c.state != StateREPSent || w.b.Counters()[CounterWrongPeer] != 1 {
+		w.fatal("a stranger's RTU leads to %v", c.state)
 	}
 }

@@ -231,6 +231,36 @@ func TestREQWithUsedCommID(t *testing.T) {
 	}
 }
 
+// The REQ says the traffic class of the connection; its packet may have been
+// marked on the way.
+func TestTrafficClassIsTheREQs(t *testing.T) {
+	w := newWorld(t, 1)
+	w.listen(wire.PortSpaceTCP, 1)
+	m, from := takeREQ(w)
+	wire.REQAt(m.Data()).Primary().SetTrafficClass(0x68)
+	wire.REQAt(m.Data()).Primary().SetSL(3)
+	from.TrafficClass = 0x23
+	w.b.Handle(w.now, from, m[:])
+	w.b.Handle(w.now, from, m[:])
+	if mra := answer(w, w.b); mra.TrafficClass != 0x68 || mra.SL != 3 {
+		w.fatal("MRA on %+v", mra.Path)
+	}
+	e, _ := w.b.NextEvent()
+	attr, err := w.b.QPAttr(e.ID, nil)
+	w.check(err)
+	if attr.AV.TrafficClass != 0x68 || attr.AV.SL != 3 {
+		w.fatal("queue pair's path %+v", attr.AV)
+	}
+	// An answer without connection has the packet's, without its marks.
+	req := wire.REQAt(m.Data())
+	req.SetLocalCommID(req.LocalCommID() + 1)
+	req.SetLocalQPN(0x99)
+	w.b.Handle(w.now, from, m[:])
+	if rej := answer(w, w.b); rej.TrafficClass != 0x20 || rej.HopLimit != 64 || rej.Local != w.b.addr || rej.Remote != w.a.addr {
+		w.fatal("REJ on %+v", rej.Path)
+	}
+}
+
 func TestAcceptLimits(t *testing.T) {
 	w := newWorld(t, 1)
 	w.listen(wire.PortSpaceTCP, 1)

@@ -49,6 +49,13 @@ func TestSIDR(t *testing.T) {
 		if d := cmp.Diff(av, e.AV); d != "" {
 			w.fatal("path (-want +got):\n%s", d)
 		}
+		mine, err := w.a.Info(id)
+		w.check(err)
+		theirs, err := w.b.Info(q.ID)
+		w.check(err)
+		if mine.PeerQPN != 0x55 || theirs.QPN != 0x55 || mine.State != StateSIDRDone || theirs.State != StateSIDRDone {
+			w.fatal("%+v and %+v", mine, theirs)
+		}
 		w.check(w.a.Destroy(w.now, id))
 		w.check(w.b.Destroy(w.now, q.ID))
 		w.checkEmpty(w.a, 0)
@@ -84,6 +91,9 @@ func TestSIDRRefused(t *testing.T) {
 		e, ok := w.a.last(EventUnreachable)
 		if !ok || e.Status != int(c.want) || len(w.a.events) != 1 {
 			w.fatal("%s: events %+v", c.name, w.a.events)
+		}
+		if n := w.b.Counters()[CounterNoListener]; (n == 1) != (c.want == wire.SIDRUnsupported) {
+			w.fatal("%s: %d without listener", c.name, n)
 		}
 	}
 }

@@ -166,6 +166,7 @@ func (w *world) step(end mono.Time) bool {
 		w.flights = slices.Delete(w.flights, i, i+1)
 		back := f.mad.Path
 		back.Local, back.Remote = back.Remote, back.Local
+		back.SL = 0 // which no packet carries
 		f.to.Handle(w.now, &back, f.mad.Data[:])
 		return true
 	}
