@@ -38,9 +38,10 @@ type Config struct {
 	ResponseTimeout uint8 // time peers may take, 4.096 us * 2^n, 1 to 31; default 20
 	MaxRetries      uint8 // repetitions of a message, 1 to 15; default 15
 
-	MaxIDs     int // ids, also those in TIMEWAIT; default 65536
-	MaxBacklog int // largest backlog of a listener; default 1024
-	MaxQueued  int // MADs waiting for NextMAD, what is more is lost; default 1024
+	MaxIDs      int // ids, also those in TIMEWAIT; default 65536
+	MaxOwnerIDs int // of them an owner's; default MaxIDs
+	MaxBacklog  int // largest backlog of a listener; default 1024
+	MaxQueued   int // MADs waiting for NextMAD, what is more is lost; default 1024
 
 	FirstPort, LastPort uint16 // ephemeral ports; default 32768 to 60999
 }
@@ -62,6 +63,7 @@ func (c Config) withDefaults() Config {
 	c.ResponseTimeout = min(or(c.ResponseTimeout, DefaultResponseTimeout), 31)
 	c.MaxRetries = min(or(c.MaxRetries, DefaultMaxRetries), 15)
 	c.MaxIDs = or(c.MaxIDs, 1<<16)
+	c.MaxOwnerIDs = or(c.MaxOwnerIDs, c.MaxIDs)
 	c.MaxBacklog = or(c.MaxBacklog, 1024)
 	c.MaxQueued = or(c.MaxQueued, 1024)
 	c.FirstPort = or(c.FirstPort, firstEphemeralPort)

@@ -70,11 +70,12 @@ type conn struct {
 
 // newConn makes an id of owner.
 func (m *Machine) newConn(owner Owner, ps wire.PortSpace, typ ibv.QPType) (*conn, error) {
-	if m.live >= m.cfg.MaxIDs {
+	if m.live >= m.cfg.MaxIDs || m.owned[owner] >= m.cfg.MaxOwnerIDs {
 		return nil, ErrTooManyIDs
 	}
 	m.lastID++
 	m.live++
+	m.owned[owner]++
 	c := &conn{id: m.lastID, owner: owner, ps: ps, typ: typ, timer: -1}
 	m.ids[c.id] = c
 	return c, nil
@@ -197,6 +198,9 @@ func (m *Machine) close(c *conn) {
 	c.state = StateClosed
 	if c.destroyed {
 		m.live--
+		if m.owned[c.owner]--; m.owned[c.owner] == 0 {
+			delete(m.owned, c.owner)
+		}
 	}
 }
 

@@ -16,6 +16,6 @@ var (
 	ErrAddrInUse = errors.New("cmfsm: address and port are in use: choose another port, or set ReuseAddr on both ids before binding")
 	// ErrNoPorts says that all ephemeral ports are taken by listeners or explicit binds.
 	ErrNoPorts = errors.New("cmfsm: no ephemeral port is free: destroy ids, or widen the range of ports")
-	// ErrTooManyIDs says that the machine is full.
+	// ErrTooManyIDs says that the machine is full, or that the owner has its share.
 	ErrTooManyIDs = errors.New("cmfsm: too many ids: destroy some, or raise the limit")
 )

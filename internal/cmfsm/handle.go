@@ -5,10 +5,14 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
 
-// Handle takes the payload of a packet to QP1 whose P_Key and Q_Key are right.
-// What is malformed or fits nothing is counted and dropped: the connection
-// manager's class knows no answer that says so.
-func (m *Machine) Handle(now mono.Time, from *Path, payload []byte) {
+// Handle takes the payload of a packet to QP1. That its P_Key and Q_Key are
+// right, its destination is ours and its source can be reached through this
+// device is checked by the caller. What is malformed or fits nothing is counted
+// and dropped: the connection manager's class knows no answer that says so.
+func (m *Machine) Handle(now mono.Time, path *Path, payload []byte) {
+	p := *path
+	p.Local, p.Remote = plainAddr(p.Local), plainAddr(p.Remote)
+	from := &p
 	if len(payload) != wire.MADLen {
 		m.count(CounterBadLength)
 		return

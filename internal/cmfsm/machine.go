@@ -20,6 +20,7 @@ type Machine struct {
 	ids    map[ID]*conn     // what applications can name
 	ports  map[portKey]port // bound ids
 	live   int              // ids, and destroyed ones that still have to wait
+	owned  map[Owner]int    // the same by owner
 
 	comm      map[uint32]*conn    // by our communication id
 	peerComm  map[peerComm]*conn  // by the peer's: finds repeated REQs
@@ -49,13 +50,14 @@ type peerQPN struct {
 	qpn  uint32
 }
 
-// New makes a machine without ids.
+// New makes a machine without ids. cfg.Rand must be set.
 func New(cfg Config) *Machine {
 	return &Machine{
 		cfg:       cfg.withDefaults(),
 		rand:      rand.New(cfg.Rand),
 		ids:       map[ID]*conn{},
 		ports:     map[portKey]port{},
+		owned:     map[Owner]int{},
 		comm:      map[uint32]*conn{},
 		peerComm:  map[peerComm]*conn{},
 		peerQPN:   map[peerQPN]*conn{},

@@ -62,7 +62,7 @@ type Route struct {
 }
 
 // Path is between which addresses a MAD goes and how. Received, Local is its
-// destination. Addresses have no zone; IPv4 is not mapped.
+// destination. From the machine addresses have no zone, and IPv4 is not mapped.
 type Path struct {
 	Local, Remote netip.Addr
 	FlowLabel     uint32 // 20 bits, IPv6 only

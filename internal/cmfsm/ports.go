@@ -36,9 +36,11 @@ func (m *Machine) Bind(id ID, addr netip.AddrPort) (netip.AddrPort, error) {
 	return c.local, nil
 }
 
-// plain is an address as paths have it: without zone, IPv4 not mapped.
+// plainAddr is an address as paths have it: without zone, IPv4 not mapped.
+func plainAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+
 func plain(a netip.AddrPort) netip.AddrPort {
-	return netip.AddrPortFrom(a.Addr().Unmap().WithZone(""), a.Port())
+	return netip.AddrPortFrom(plainAddr(a.Addr()), a.Port())
 }
 
 func (m *Machine) bind(c *conn, addr netip.AddrPort) error {

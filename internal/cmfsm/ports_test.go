@@ -285,3 +285,23 @@ func TestTooManyIDs(t *testing.T) {
 	_, err = w.b.Create(1, wire.PortSpaceTCP, ibv.QPTypeRC)
 	wantErr(t, "afterwards", err, nil)
 }
+
+// An owner has its share, and leaves others theirs.
+func TestTooManyIDsOfAnOwner(t *testing.T) {
+	m := New(Config{Rand: rand.NewPCG(1, 2), MaxIDs: 3, MaxOwnerIDs: 2})
+	create := func(o Owner) (ID, error) { return m.Create(o, wire.PortSpaceTCP, ibv.QPTypeRC) }
+	first, err := create(1)
+	wantErr(t, "first", err, nil)
+	_, err = create(1)
+	wantErr(t, "second", err, nil)
+	_, err = create(1)
+	wantErr(t, "third", err, ErrTooManyIDs)
+	_, err = create(2)
+	wantErr(t, "of another owner", err, nil)
+	_, err = create(2)
+	wantErr(t, "of a full machine", err, ErrTooManyIDs)
+	wantErr(t, "destroy", m.Destroy(1, first), nil)
+	wantErr(t, "destroy twice", m.Destroy(1, first), ErrUnknownID)
+	_, err = create(1)
+	wantErr(t, "after Destroy", err, nil)
+}

@@ -1,9 +1,11 @@
 package cmfsm
 
 import (
+	"encoding/hex"
 	"net/netip"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -174,8 +176,7 @@ func (r *replay) listen(all []captured) {
 	id, err := r.m.Create(1, ps, typ)
 	r.check(err)
 	_, port, _ := service.Split()
-	any := netip.IPv6Unspecified()
-	_, err = r.m.Bind(id, netip.AddrPortFrom(any, port))
+	_, err = r.m.Bind(id, netip.AddrPortFrom(netip.IPv6Unspecified(), port))
 	r.check(err)
 	r.check(r.m.Listen(id, 3))
 }
@@ -257,5 +258,46 @@ func TestReplay(t *testing.T) {
 				t.Errorf("%s: ends in %v, want %v; %v", r.name, info.State, want, err)
 			}
 		}
+	}
+}
+
+// A hardware adapter's REQ, with vendor options, longer timeouts, a priority tag
+// and congestion marks, is a request like others.
+func TestREQOfHardware(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "wire", "testdata", "public", "hca-cm-req.hex"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	frame, err := hex.DecodeString(strings.Join(strings.Fields(string(text)), ""))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var p wire.Packet
+	if drop := p.Parse(frame); drop != wire.Accept {
+		t.Fatal(drop)
+	}
+	req := wire.REQAt(wire.MADAt(p.Payload[0]).Data()).Fields()
+	_, port, _ := req.ServiceID.Split()
+	m := testMachine()
+	l, err := bound(t, m, netip.AddrPortFrom(netip.IPv4Unspecified(), port).String(), Options{})
+	wantErr(t, "bind", err, nil)
+	wantErr(t, "listen", m.Listen(l, 1), nil)
+	// Addresses as GIDs have them are as good.
+	m.Handle(1, &Path{
+		Local: netip.AddrFrom16(p.DstGID), Remote: netip.AddrFrom16(p.SrcGID), TrafficClass: p.TOS, HopLimit: p.TTL,
+	}, p.Payload[0])
+	e, ok := m.NextEvent()
+	if !ok || e.Type != EventConnectRequest || e.Param.QPN != req.LocalQPN || e.Local.String() != "192.170.1.50:27411" || e.Remote.Addr().String() != "192.170.1.2" {
+		t.Fatalf("event %+v", e)
+	}
+	attr, err := m.QPAttr(e.ID, nil)
+	wantErr(t, "attributes", err, nil)
+	if attr.Timeout != 18 || attr.AV.FlowLabel != 0x5BA59 || attr.SQPSN != uint32(req.StartingPSN) {
+		t.Errorf("attributes %+v", attr)
+	}
+	wantErr(t, "accept", m.Accept(1, e.ID, &ConnParam{QPN: 9}), nil)
+	// 2^(22-8) ms.
+	if d := m.NextDeadline(); d != mono.Time(1).Add(cmTime(22)) {
+		t.Errorf("the REP is repeated after %v", d.Sub(1))
 	}
 }

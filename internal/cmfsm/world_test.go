@@ -252,11 +252,11 @@ func (w *world) create(h *host, ps wire.PortSpace) ID {
 func (w *world) listen(ps wire.PortSpace, backlog int) ID {
 	w.t.Helper()
 	id := w.create(w.b, ps)
-	any := netip.IPv4Unspecified()
+	addr := netip.IPv4Unspecified()
 	if w.b.addr.Is6() {
-		any = netip.IPv6Unspecified()
+		addr = netip.IPv6Unspecified()
 	}
-	_, err := w.b.Bind(id, netip.AddrPortFrom(any, testPort))
+	_, err := w.b.Bind(id, netip.AddrPortFrom(addr, testPort))
 	w.check(err)
 	w.check(w.b.Listen(id, backlog))
 	return id
@@ -300,7 +300,7 @@ func (w *world) polite(h *host, e Event) {
 // checkEmpty fails when a machine still knows something but its n ids.
 func (w *world) checkEmpty(h *host, n int) {
 	w.t.Helper()
-	if got := h.Len(); got != n || len(h.ids) != n || len(h.timers) != 0 || len(h.comm)+len(h.peerComm)+len(h.peerQPN)+len(h.questions)+len(h.held) != 0 {
+	if got := h.Len(); got != n || len(h.ids) != n || len(h.timers) != 0 || len(h.comm)+len(h.peerComm)+len(h.peerQPN)+len(h.questions)+len(h.held) != 0 || n == 0 && len(h.owned)+len(h.ports) != 0 {
 		w.fatal("%s has %d ids (%d live), want %d; %d timers, %d communication ids, %d and %d of peers, %d questions, %d numbers held",
 			h.name, len(h.ids), got, n, len(h.timers), len(h.comm), len(h.peerComm), len(h.peerQPN), len(h.questions), len(h.held))
 	}
