@@ -74,6 +74,9 @@ func TestDREQUnanswered(t *testing.T) {
 		if took := w.now.Sub(begin); took != 16*c.each || w.sent-first != 16 {
 			w.fatal("%s: %d DREQs in %v", c.name, w.sent-first, took)
 		}
+		if n := h.Counters()[CounterTimeouts]; n != 1 {
+			w.fatal("%s: %d timeouts", c.name, n)
+		}
 		if s := w.state(h, id); s != StateTimewait {
 			w.fatal("%s: state %v", c.name, s)
 		}
@@ -197,7 +200,7 @@ func TestForgedDREQAndDREP(t *testing.T) {
 	a, _ := established(w)
 	c := w.a.ids[a]
 	good := wire.DREQFields{LocalCommID: c.peerCommID, RemoteCommID: c.commID, RemoteQPN: c.qpn}
-	for _, x := range []struct {
+	for i, x := range []struct {
 		name   string
 		change func(f *wire.DREQFields, p *Path)
 		drep   bool
@@ -214,6 +217,9 @@ func TestForgedDREQAndDREP(t *testing.T) {
 		wire.DREQAt(mad.Data()).Encode(&f)
 		w.a.Handle(w.now, &p, mad[:])
 		m := answer(w, w.a)
+		if n := w.a.Counters(); n[CounterUnknownID]+n[CounterWrongPeer] != uint64(i+1) {
+			w.fatal("%s: not counted", x.name)
+		}
 		if c.state != StateEstablished || (m != nil) != x.drep {
 			w.fatal("%s: state %v, answer %v", x.name, c.state, m)
 		}

@@ -116,6 +116,9 @@ func TestUnreachable(t *testing.T) {
 			w.fatal("try %d after %v", i, at[i]-at[i-1])
 		}
 	}
+	if c := w.a.Counters(); c[CounterTimeouts] != 1 || c[CounterRetries] != 15 {
+		w.fatal("%d timeouts, %d retries", c[CounterTimeouts], c[CounterRetries])
+	}
 	w.checkEmpty(w.a, 1)
 }
 

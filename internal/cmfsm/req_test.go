@@ -212,7 +212,7 @@ func TestSlowApplication(t *testing.T) {
 // The same communication id for another request is the initiator's mistake.
 func TestREQWithUsedCommID(t *testing.T) {
 	w := newWorld(t, 1)
-	w.listen(wire.PortSpaceTCP, 2)
+	w.listen(wire.PortSpaceTCP, 3)
 	m, from := takeREQ(w)
 	w.b.Handle(w.now, from, m[:])
 	other := *m
