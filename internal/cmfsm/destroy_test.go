@@ -29,18 +29,19 @@ func TestDestroyInEveryState(t *testing.T) {
 		about   wire.CMMessage
 		why     wire.RejReason
 		peer    EventType // last event of the peer
+		held    bool
 	}{
-		{StateREQSent, false, func(*world) {}, nil, wire.AttrREJ, wire.CMMessageOther, wire.RejTimeout, EventRejected},
-		{StateMRAREQRcvd, false, func(w *world) { mra(w, wire.AttrREQ) }, nil, wire.AttrREJ, wire.CMMessageOther, wire.RejTimeout, EventRejected},
-		{StateREPRcvd, false, acceptOnly, nil, wire.AttrREJ, wire.CMMessageREP, wire.RejConsumer, EventRejected},
-		{StateREQRcvd, true, func(*world) {}, nil, wire.AttrREJ, wire.CMMessageREQ, wire.RejConsumer, EventRejected},
-		{StateREPSent, true, acceptOnly, nil, wire.AttrREJ, wire.CMMessageOther, wire.RejConsumer, EventTimewaitExit},
-		{StateMRAREPRcvd, true, func(w *world) { acceptOnly(w); mra(w, wire.AttrREP) }, nil, wire.AttrREJ, wire.CMMessageOther, wire.RejConsumer, EventTimewaitExit},
-		{StateEstablished, false, both, nil, wire.AttrDREQ, 0, 0, EventTimewaitExit},
-		{StateEstablished, true, both, nil, wire.AttrDREQ, 0, 0, EventTimewaitExit},
-		{StateDREQSent, false, both, func(w *world, a, _ ID) { w.b.app = nil; w.check(w.a.Disconnect(w.now, a)) }, 0, 0, 0, EventDisconnected},
-		{StateDREQRcvd, true, both, func(w *world, a, _ ID) { w.b.app = nil; w.check(w.a.Disconnect(w.now, a)) }, wire.AttrDREP, 0, 0, EventTimewaitExit},
-		{StateTimewait, true, both, func(w *world, a, _ ID) { w.check(w.a.Disconnect(w.now, a)) }, 0, 0, 0, EventTimewaitExit},
+		{StateREQSent, false, func(*world) {}, nil, wire.AttrREJ, wire.CMMessageOther, wire.RejTimeout, EventRejected, false},
+		{StateMRAREQRcvd, false, func(w *world) { mra(w, wire.AttrREQ) }, nil, wire.AttrREJ, wire.CMMessageOther, wire.RejTimeout, EventRejected, false},
+		{StateREPRcvd, false, acceptOnly, nil, wire.AttrREJ, wire.CMMessageREP, wire.RejConsumer, EventRejected, false},
+		{StateREQRcvd, true, func(*world) {}, nil, wire.AttrREJ, wire.CMMessageREQ, wire.RejConsumer, EventRejected, false},
+		{StateREPSent, true, acceptOnly, nil, wire.AttrREJ, wire.CMMessageOther, wire.RejConsumer, EventTimewaitExit, true},
+		{StateMRAREPRcvd, true, func(w *world) { acceptOnly(w); mra(w, wire.AttrREP) }, nil, wire.AttrREJ, wire.CMMessageOther, wire.RejConsumer, EventTimewaitExit, true},
+		{StateEstablished, false, both, nil, wire.AttrDREQ, 0, 0, EventTimewaitExit, true},
+		{StateEstablished, true, both, nil, wire.AttrDREQ, 0, 0, EventTimewaitExit, true},
+		{StateDREQSent, false, both, func(w *world, a, _ ID) { w.b.app = nil; w.check(w.a.Disconnect(w.now, a)) }, 0, 0, 0, EventDisconnected, true},
+		{StateDREQRcvd, true, both, func(w *world, a, _ ID) { w.b.app = nil; w.check(w.a.Disconnect(w.now, a)) }, wire.AttrDREP, 0, 0, EventTimewaitExit, true},
+		{StateTimewait, true, both, func(w *world, a, _ ID) { w.check(w.a.Disconnect(w.now, a)) }, 0, 0, 0, EventTimewaitExit, true},
 	} {
 		name := c.state.String()
 		if c.passive {
@@ -65,7 +66,12 @@ func TestDestroyInEveryState(t *testing.T) {
 				w.fatal("state %v, want %v", s, c.state)
 			}
 			before := len(h.events)
+			info, err := h.Info(id)
+			w.check(err)
 			w.check(h.Destroy(w.now, id))
+			if held := h.QPNHeld(info.QPN); held != c.held {
+				w.fatal("queue pair's number held: %v", held)
+			}
 			m := answer(w, h)
 			switch {
 			case c.msg == 0 && m != nil, c.msg != 0 && (m == nil || m.Data.Attr() != c.msg):

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roce-xdp/roce-xdp/internal/mono"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
 
@@ -52,6 +53,12 @@ func bySides(t *testing.T, f func(t *testing.T, byPassive bool)) {
 func TestLife(t *testing.T) {
 	bySides(t, func(t *testing.T, byPassive bool) {
 		w := newWorld(t, 1)
+		w.fate = func(_ int, m *MAD) []time.Duration {
+			if m.Data.Attr() == wire.AttrRTU && w.a.NextDeadline() != mono.Never {
+				w.fatal("a timer runs although all is answered")
+			}
+			return []time.Duration{linkDelay}
+		}
 		life(w, byPassive, 0)
 		if w.sent != 5 {
 			w.fatal("%d messages, want REQ REP RTU DREQ DREP", w.sent)

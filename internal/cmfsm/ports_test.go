@@ -229,6 +229,8 @@ func TestConnectRefuses(t *testing.T) {
 		{"packets live long", func(r *Route, _ *ConnParam) { r.PacketLife, r.SL = 30, 7 }, nil},
 		{"no queue pair", func(_ *Route, p *ConnParam) { p.QPN = 0 }, ErrInvalid},
 		{"more resources than the device", func(_ *Route, p *ConnParam) { p.ResponderResources = 129 }, ErrInvalid},
+		{"as many resources as the device", func(_ *Route, p *ConnParam) { p.ResponderResources, p.InitiatorDepth = 128, 128 }, nil},
+		{"deeper than the device", func(_ *Route, p *ConnParam) { p.InitiatorDepth = 129 }, ErrInvalid},
 		{"all resources", func(_ *Route, p *ConnParam) { p.ResponderResources, p.InitiatorDepth = MaxResources, MaxResources }, nil},
 		{"57 bytes of private data", func(_ *Route, p *ConnParam) { p.PrivateData = make([]byte, 57) }, ErrPrivateData},
 		{"56 bytes of private data", func(_ *Route, p *ConnParam) { p.PrivateData = make([]byte, 56) }, nil},

@@ -56,7 +56,7 @@ func TestEstablishedByTraffic(t *testing.T) {
 // Every repeated REP of an established connection gets another RTU.
 func TestRTULost(t *testing.T) {
 	w := newWorld(t, 1)
-	a, _ := half(w)
+	a, b := half(w)
 	lost := 0
 	w.fate = func(_ int, m *MAD) []time.Duration {
 		if m.Data.Attr() == wire.AttrRTU && lost < 3 {
@@ -69,6 +69,13 @@ func TestRTULost(t *testing.T) {
 	w.run(time.Minute)
 	if w.a.Counters()[CounterTxRTU] != 4 || w.b.Counters()[CounterTxREP] != 4 || w.b.count(EventEstablished) != 1 {
 		w.fatal("%d RTUs, %d REPs", w.a.Counters()[CounterTxRTU], w.b.Counters()[CounterTxREP])
+	}
+	// What it took to connect leaves no fewer tries for the end.
+	w.fate = func(int, *MAD) []time.Duration { return nil }
+	w.check(w.b.Disconnect(w.now, b))
+	w.run(5 * time.Minute)
+	if n := w.b.Counters()[CounterTxDREQ]; n != 16 {
+		w.fatal("%d DREQs", n)
 	}
 }
 
@@ -168,6 +175,7 @@ func TestREPThatDoesNotFit(t *testing.T) {
 		{"from another host", func(_ *wire.REPFields, p *Path) { p.Remote = p.Remote.Next() }, 0, CounterWrongPeer},
 		{"communication id 0", func(f *wire.REPFields, _ *Path) { f.LocalCommID = 0 }, 0, CounterBadMessage},
 		{"QPN 0", func(f *wire.REPFields, _ *Path) { f.LocalQPN = 0 }, 0, CounterBadMessage},
+		{"QPN 1", func(f *wire.REPFields, _ *Path) { f.LocalQPN = 1 }, 0, CounterBadMessage},
 		{"used communication id", func(f *wire.REPFields, _ *Path) { f.LocalCommID = oldc.peerCommID }, wire.RejDuplicateLocalCommID, numCounters},
 		{"for an old connection, other id", func(f *wire.REPFields, _ *Path) { f.RemoteCommID = oldc.commID }, 0, CounterWrongPeer},
 		{"used queue pair", func(f *wire.REPFields, _ *Path) { f.LocalQPN = oldc.peerQPN }, wire.RejStaleConn, CounterStale},

@@ -143,6 +143,13 @@ func TestSIDRRequestIDUsedAgain(t *testing.T) {
 	if w.b.count(EventConnectRequest) != 2 {
 		w.fatal("events %s", names(w.b.types()))
 	}
+	// The end of the first does not make the second forgotten.
+	w.check(w.b.Destroy(w.now, w.b.events[0].ID))
+	w.b.Handle(w.now, &Path{Local: w.b.addr, Remote: w.a.addr}, req.Data[:])
+	w.drain()
+	if w.b.count(EventConnectRequest) != 2 || w.b.Counters()[CounterDuplicates] != 1 {
+		w.fatal("events %s", names(w.b.types()))
+	}
 	w.b.DropOwner(w.now, 1)
 	w.checkEmpty(w.b, 0)
 }
