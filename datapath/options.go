@@ -68,7 +68,8 @@ type Options struct {
 	// Default 256. All queue pairs together stay below half a ring.
 	Window int
 	// KeepBudget is how many packets that arrived out of order a queue pair may
-	// keep until the gap closes. Default 64; negative keeps none.
+	// keep until the gap closes, requests and READ responses together. Default 256,
+	// as Window: less than what is under way helps little. Negative keeps none.
 	KeepBudget int
 }
 
@@ -82,7 +83,7 @@ const (
 	maxRing       = 1 << 16
 	defaultSpin   = 20 * time.Microsecond
 	shortSpin     = 5 * time.Microsecond
-	defaultKeep   = 64
+	defaultKeep   = transport.DefaultWindow
 	maxWorkers    = 64 // as many as a bit mask holds, and the socket map
 	smallMachine  = 2  // CPUs up to which spinning takes time from those one waits for
 	minWindow     = 8

@@ -9,8 +9,8 @@ import (
 )
 
 // reqHandle runs one response through the requester (IBTA vol. 1, 9.7.5.1.1,
-// 9.7.6).
-func (q *QP) reqHandle(now mono.Time, p *wire.Packet) {
+// 9.7.6), and after it the kept responses that were waiting for it.
+func (q *QP) reqHandle(now mono.Time, p *wire.Packet) (v Verdict) {
 	r := &q.req
 	at := psnOf(p)
 	// The PSN before the oldest outstanding one is that of a repeated
@@ -32,9 +32,10 @@ func (q *QP) reqHandle(now mono.Time, p *wire.Packet) {
 	case ahead < 0:
 		q.env.count(DropStaleResponse)
 	default:
-		q.reqResponse(now, p, syn, ahead)
+		v = q.reqResponse(now, p, syn, at)
 	}
 	q.reqSettle(now)
+	return v
 }
 
 // reqEndsRead reports whether an error NAK with PSN at ends the oldest request
@@ -66,9 +67,15 @@ func (q *QP) reqAcknowledge(now mono.Time, syn wire.Syndrome, ahead int) {
 		q.env.count(DuplicateAck)
 		return
 	}
-	all := q.reqAckNext(now, covers)
+	end := r.una.Add(covers)
+	r.acked = later(r.acked, end)
+	all := q.reqAckNext(now, covers, byAck)
 	switch {
 	case !q.reqLive():
+	case !all && syn.Kind() == wire.KindACK:
+		q.reqGap(now, end)
+	case !all && syn == wire.NakPSNSeq:
+		q.reqGapNak(now, end)
 	case !all:
 		q.reqImpliedNak(now)
 	case r.head != r.tail && r.oldest().status != ibv.WCSuccess:
@@ -84,8 +91,7 @@ func (q *QP) reqAcknowledge(now mono.Time, syn wire.Syndrome, ahead int) {
 func (q *QP) reqNak(now mono.Time, syn wire.Syndrome) {
 	switch syn {
 	case wire.NakPSNSeq:
-		q.env.count(RcvdSeqErr)
-		q.reqRestart(now)
+		q.reqSeqNak(now)
 	case wire.NakInvalidRequest:
 		q.reqFail(now, ibv.WCRemInvReqErr)
 	case wire.NakRemoteAccess:
@@ -101,7 +107,7 @@ func (q *QP) reqNak(now mono.Time, syn wire.Syndrome) {
 // the messages that end among them. It stops at a READ or atomic and returns
 // false: the responder has executed it, but its response was lost (IBTA vol. 1,
 // 9.7.5.1.1, implied NAK).
-func (q *QP) reqAckNext(now mono.Time, n int) (all bool) {
+func (q *QP) reqAckNext(now mono.Time, n int, by progressBy) (all bool) {
 	r := &q.req
 	if n == 0 {
 		return true
@@ -125,7 +131,7 @@ func (q *QP) reqAckNext(now mono.Time, n int) (all bool) {
 		}
 	}
 	if r.una != before {
-		q.reqProgress(now)
+		q.reqProgress(now, by)
 	}
 	return all
 }
@@ -138,6 +144,8 @@ func (r *requester) advance(n int) {
 	if r.nxt.Less(r.una) {
 		r.nxt, r.cur = r.una, r.head
 	}
+	r.acked, r.spilled = later(r.acked, r.una), later(r.spilled, r.una)
+	r.fix.at, r.fix.end = later(r.fix.at, r.una), later(r.fix.end, r.una)
 }
 
 // reqRetireIfDone completes w, the oldest, if all of it is acknowledged. It
@@ -207,6 +215,7 @@ func (q *QP) reqFail(now mono.Time, status ibv.WCStatus) {
 // what is outstanding, and what is or will be posted while in ERR or SQE.
 func (q *QP) reqFlush(now mono.Time) {
 	r, state := &q.req, q.state
+	q.releaseAllKept(&r.kept)
 	for r.head != r.tail {
 		id := r.oldest().wrid
 		q.reqPop()

@@ -9,19 +9,91 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
 
-// reqResponse handles a READ response or an ATOMIC_ACKNOWLEDGE, which also
-// acknowledges every request before it. That one of those still lacks its own
-// response shows a loss: it is asked for again.
-func (q *QP) reqResponse(now mono.Time, p *wire.Packet, syn wire.Syndrome, ahead int) {
+// reqResponse handles a READ response or an ATOMIC_ACKNOWLEDGE with PSN at, which
+// also acknowledges every request before it. That one of those still lacks its own
+// response shows a loss: that is asked for again, and this one waits here.
+func (q *QP) reqResponse(now mono.Time, p *wire.Packet, syn wire.Syndrome, at psn.PSN) Verdict {
 	r := &q.req
-	all := q.reqAckNext(now, ahead)
-	if !q.reqLive() {
-		return
-	}
-	if !all {
+	r.acked = later(r.acked, at)
+	all := q.reqAckNext(now, at.Sub(r.una), byResponse)
+	switch {
+	case !q.reqLive():
+		return Release
+	case !all && !q.reqKeeps(at):
 		q.reqImpliedNak(now)
-		return
+		return Release
+	case !all:
+		v := q.reqKeep(p, at)
+		q.reqGap(now, at)
+		return v
 	}
+	q.reqInOrder(now, p, syn)
+	for r.kept.count > 0 && q.reqLive() {
+		next := q.takeKept(&r.kept, r.una)
+		if next == nil {
+			break
+		}
+		syn := wire.SynACK(wire.NoCredits)
+		if next.Info.AETH != 0 {
+			syn = next.AETH().Syndrome()
+		}
+		q.reqInOrder(now, next, syn)
+	}
+	q.dropKept(&r.kept)
+	if q.reqLive() && r.una.Less(r.spilled) {
+		q.reqGap(now, r.spilled) // of that nothing waits here any more
+	}
+	return Release
+}
+
+// reqKeeps reports whether responses from at on are kept: when a gap opens, only if
+// there is room for all that may follow. To keep some and drop the others is worse
+// than to go back at once.
+func (q *QP) reqKeeps(at psn.PSN) bool {
+	r := &q.req
+	return r.kept.count > 0 || r.nxt.Sub(at) <= q.env.KeepBudget-q.resp.kept.count
+}
+
+// reqKeep stores a response that came after a gap. It must be one that its request
+// waits for.
+func (q *QP) reqKeep(p *wire.Packet, at psn.PSN) Verdict {
+	r := &q.req
+	if w := r.find(at); w == nil || !w.kind.answered() || r.kept.at(at) != nil {
+		q.env.count(DropStaleResponse)
+		return Release
+	}
+	if !q.keep(&r.kept, r.una, at, p) {
+		q.env.count(DropOutOfOrder)
+		r.spilled = later(r.spilled, at.Next())
+		return Release
+	}
+	q.env.count(OutOfOrderKept)
+	return Keep
+}
+
+// find is the work request of PSN p, which was sent and is not before una; nil when
+// there is none.
+func (r *requester) find(p psn.PSN) *sendWQE {
+	lo, hi := r.head, r.tail // the work request is in [lo, hi)
+	ahead := p.Sub(r.una)
+	for hi-lo > 1 {
+		mid := lo + (hi-lo)/2
+		if r.at(mid).first.Sub(r.una) <= ahead {
+			lo = mid
+		} else {
+			hi = mid
+		}
+	}
+	if lo == hi {
+		return nil
+	}
+	return r.at(lo)
+}
+
+// reqInOrder handles the response of the oldest outstanding PSN, and completes what
+// is known to have been executed after it.
+func (q *QP) reqInOrder(now mono.Time, p *wire.Packet, syn wire.Syndrome) {
+	r := &q.req
 	w := r.oldest()
 	if w.status != ibv.WCSuccess {
 		return
@@ -39,6 +111,9 @@ func (q *QP) reqResponse(now mono.Time, p *wire.Packet, syn wire.Syndrome, ahead
 	}
 	q.env.Counters[RcvdBytes] += uint64(p.PayloadLen)
 	q.reqAnswered(now, w)
+	if q.reqLive() && r.una.Less(r.acked) {
+		q.reqAckNext(now, r.acked.Sub(r.una), byResponse)
+	}
 }
 
 // reqAccept checks a response of the oldest outstanding PSN and stores what it
@@ -71,21 +146,17 @@ func (q *QP) reqAccept(p *wire.Packet, w *sendWQE) ibv.WCStatus {
 func (q *QP) reqReadResponse(p *wire.Packet, w *sendWQE) ibv.WCStatus {
 	r := &q.req
 	off := w.offset(r.una)
-	end := w.chunkEnd(off)
-	// Where a READ was asked for again its responses begin with FIRST or ONLY,
-	// but Linux's rxe continues with MIDDLE or LAST: both are right then.
-	begins := p.Info.Pos&wire.First != 0
-	if begins != (off%w.chunk == 0) && !r.una.Less(r.redo) {
+	again := r.una.Less(r.redo)
+	// Where a part of a READ was asked for again its responses begin with FIRST or
+	// ONLY and end with LAST or ONLY, but Linux's rxe begins with MIDDLE or LAST:
+	// both are right then.
+	begins, ends := p.Info.Pos&wire.First != 0, p.Info.Pos&wire.Last != 0
+	if begins != (off%w.chunk == 0) && !again {
 		return ibv.WCBadRespErr
 	}
-	from, to := q.span(w, off, end)
-	rest := to - from
-	n := uint64(p.PayloadLen)
-	if p.Info.Pos&wire.Last != 0 {
-		if n != rest || off+1 != end {
-			return ibv.WCLocLenErr
-		}
-	} else if n != uint64(q.mtu) || off+1 == end {
+	from, to := q.span(w, off, off+1)
+	last := off+1 == w.chunkEnd(off)
+	if uint64(p.PayloadLen) != to-from || last && !ends || ends && !last && !again {
 		return ibv.WCLocLenErr
 	}
 	if !q.reqScatterPacket(p, w, from, off+1 == w.packets) {
@@ -161,7 +232,7 @@ func (q *QP) reqAnswered(now mono.Time, w *sendWQE) {
 		r.credits--
 	}
 	if q.reqRetireIfDone(now, w) {
-		q.reqProgress(now)
+		q.reqProgress(now, byResponse)
 	}
 }
 

@@ -52,6 +52,11 @@ const (
 	DropAccess        // UC: not granted by the queue pair, or wrong key, rights or range
 	AbandonedMessages // UC: messages of which a part came
 
+	LocalAckTimeoutErr // local ACK timeouts that expired
+	RepeatedPkts       // request packets sent more than once
+	TailProbes         // repetitions of the oldest packet because its ACK was overdue, without a NAK
+	RenewedNaks        // sequence NAKs sent again
+
 	NumCounters
 )
 
@@ -65,6 +70,7 @@ var counterNames = [NumCounters]string{
 	"drop_reserved_syndrome", "drop_duplicate", "drop_response", "payload_fault",
 	"sent_naks", "drop_flush_overrun", "drop_invalidate", "address_fault",
 	"drop_qkey", "drop_no_receive", "drop_buffer_size", "drop_length", "drop_access", "abandoned_messages",
+	"local_ack_timeout_err", "repeated_pkts", "tail_probes", "renewed_naks",
 }
 
 // String is the counter's name as tools print it.

@@ -60,7 +60,7 @@ func drawParams(seed uint64) pairParams {
 		p.firstPSN[i] = psns[rnd.IntN(len(psns))]
 		p.ops[i] = pick(0, 8, 20, 30)
 		p.window[i] = pick(1, 2, 5, 16, 256)
-		p.keep[i] = pick(0, 1, 5, 16)
+		p.keep[i] = pick(0, 1, 5, 16, 300)
 	}
 	cond := func() simnet.Conditions {
 		level := []float64{0, 0.002, 0.02, 0.1, 0.2}[rnd.IntN(5)]

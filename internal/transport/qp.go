@@ -107,12 +107,12 @@ func (q *QP) HandlePacket(now mono.Time, p *wire.Packet) Verdict {
 			return Release
 		}
 		una := q.req.una
-		q.reqHandle(now, p)
+		v := q.reqHandle(now, p)
 		if q.req.una != una {
 			q.req.lost = 0
 		}
 		q.reqCharge()
-		return Release
+		return v
 	}
 	v := q.respHandle(now, p)
 	if q.state == ibv.QPStateErr {

@@ -24,7 +24,8 @@ import (
 //	nxt <= max      the PSN after the highest ever sent
 //
 // Going back to repeat packets is always to una: nxt becomes una, cur becomes
-// head. Responses to what was sent before may still come, up to max.
+// head. Responses to what was sent before may still come, up to max. What is
+// missing may also be repeated alone; see repair.
 type requester struct {
 	sq  *queue.Consumer // nil: the queue pair has no send queue
 	ops *sendOps        // what the transport service has
@@ -37,6 +38,8 @@ type requester struct {
 	una, nxt, max psn.PSN
 	assign        psn.PSN // first PSN of the next work request to be copied
 	redo          psn.PSN // PSNs from una up to here were asked for twice
+	acked         psn.PSN // every request before it has been executed
+	spilled       psn.PSN // after the newest response for which there was no room
 
 	state     reqState
 	credits   int    // READs and atomics sent since the last going back, not answered
@@ -49,6 +52,13 @@ type requester struct {
 	lost      int    // what was forgotten of it, until there is an answer
 	era       uint32 // to which era of env.flight that belongs
 	restarted bool   // a NAK or gap caused a restart and there was no progress since
+
+	fix    repair
+	kept   keptRing // responses that came after a gap
+	rtt    rttMeter
+	timing bool // of rttPSN, sent at rttAt
+	rttPSN psn.PSN
+	rttAt  mono.Time
 
 	word [wordLen]byte // an atomic's result on its way to memory
 
@@ -65,6 +75,7 @@ const sgeLen = 16
 func (q *QP) reqInit() {
 	r := &q.req
 	*r = requester{ops: sendOpsOf(q.service), ackTimer: mono.Never, rnrUntil: mono.Never, due: mono.Never}
+	r.fix.startAt(0)
 	ring := q.cfg.SQ
 	if ring == nil || ring.ElemSize() < queue.SendElemSize(1, 0) {
 		return
@@ -85,7 +96,10 @@ func (q *QP) reqReset() {
 			r.sq.Release(n)
 		}
 	}
+	q.releaseAllKept(&r.kept)
+	q.dropKept(&r.kept)
 	r.head, r.cur, r.tail, r.unread, r.corrupt = 0, 0, 0, 0, false
+	r.rtt = rttMeter{}
 	r.drop(&q.env.copies)
 	r.startAt(0)
 }
@@ -98,6 +112,9 @@ func (q *QP) reqStart(now mono.Time) {
 
 func (r *requester) startAt(p psn.PSN) {
 	r.una, r.nxt, r.max, r.assign, r.redo = p, p, p, p, p
+	r.acked, r.spilled = p, p
+	r.fix.startAt(p)
+	r.timing = false
 	r.state = reqIdle
 	r.credits, r.unasked, r.probing = 0, 0, 0
 	r.retries, r.timeouts, r.rnrTries, r.restarted = 0, 0, 0, false
@@ -107,7 +124,7 @@ func (r *requester) startAt(p psn.PSN) {
 // reqDeadline is the time by which reqPoll must run again.
 func (q *QP) reqDeadline() mono.Time {
 	r := &q.req
-	return mono.Min(r.due, mono.Min(r.ackTimer, r.rnrUntil))
+	return mono.Min(mono.Min(r.due, r.fix.again), mono.Min(r.ackTimer, r.rnrUntil))
 }
 
 // reqDrained reports whether every message that was begun has completed.

@@ -34,6 +34,7 @@ func newReqFuzz(t testing.TB, in []byte) *reqFuzz {
 	c.start, c.rd, c.retry, c.rnr, c.wr, c.mem = psn.Of(0xFFFFF0), 1+f.byte()%5, 7, 7, 16, 4096
 	c.window = 1 + int(f.byte()%40)
 	c.typ = reqFuzzTypes[int(f.byte())%len(reqFuzzTypes)]
+	c.unknown = true
 	f.reqRig, f.rd = newReqRig(t, c), int(c.rd)
 	must(t, f.env.Mem.Deregister(f.mr))
 	var err error
@@ -41,6 +42,7 @@ func newReqFuzz(t testing.TB, in []byte) *reqFuzz {
 	must(t, err)
 	f.window, err = f.env.Mem.AllocWindow(reqPD, ibv.MWType1)
 	must(t, err)
+	f.env.KeepBudget = int(f.byte()%4) * 15
 	return f
 }
 
@@ -61,6 +63,9 @@ func (f *reqFuzz) run() {
 	}
 	f.qp.fail(f.now)
 	f.collect()
+	if kept := f.env.Counters[OutOfOrderKept]; kept != uint64(len(f.env.Released)) {
+		f.Errorf("%d responses were kept, %d released", kept, len(f.env.Released))
+	}
 	if f.next != f.id+1 {
 		f.Errorf("%d work requests posted, the next to complete is %d", f.id, f.next)
 	}
@@ -268,9 +273,10 @@ func (f *reqFuzz) check() {
 		}
 		return
 	}
-	if armed := r.ackTimer != mono.Never; armed != (r.inflight() > 0) {
+	if armed := r.ackTimer != mono.Never; !armed && r.inflight() > 0 || armed && r.una == r.max {
 		fail("timer", armed)
 	}
+	f.checkRepair()
 	if f.qp.NextDeadline() == mono.Never && r.una != r.max {
 		fail("nothing will ever happen")
 	}
@@ -279,20 +285,40 @@ func (f *reqFuzz) check() {
 // at reports whether p is a PSN of w, or that of the next request if w takes none.
 func at(w *sendWQE, p psn.PSN) bool { return w.offset(p) < max(w.packets, 1) }
 
-// countCredits counts the READ requests and atomics from una up to nxt.
+// checkRepair is what holds between repairs and the rest.
+func (f *reqFuzz) checkRepair() {
+	r := &f.qp.req
+	x := &r.fix
+	if x.at.Less(r.una) || x.end.Less(x.at) || r.nxt.Less(x.end) {
+		f.Fatalf("repairs from %d to %d, una %d nxt %d", x.at.Sub(f.start), x.end.Sub(f.start), r.una.Sub(f.start), r.nxt.Sub(f.start))
+	}
+	if r.acked.Less(r.una) || r.max.Less(r.acked) || r.spilled.Less(r.una) || r.max.Less(r.spilled) {
+		f.Fatalf("acked %d spilled %d, una %d max %d", r.acked.Sub(f.start), r.spilled.Sub(f.start), r.una.Sub(f.start), r.max.Sub(f.start))
+	}
+	kept := 0
+	for i := range r.kept.slots {
+		s := &r.kept.slots[i]
+		if !s.used {
+			continue
+		}
+		kept++
+		if p := psnOf(&s.pkt); !r.una.Less(p) || !p.Less(r.max) || !f.owner(p).kind.answered() {
+			f.Fatalf("PSN %d is kept, una %d max %d", p.Sub(f.start), r.una.Sub(f.start), r.max.Sub(f.start))
+		}
+	}
+	if kept != r.kept.count || kept > f.env.KeepBudget {
+		f.Fatalf("%d kept, count %d, budget %d", kept, r.kept.count, f.env.KeepBudget)
+	}
+}
+
+// countCredits counts the ends of READ requests, and the atomics, from una up to
+// nxt.
 func (f *reqFuzz) countCredits() (n int) {
 	r := &f.qp.req
-	for p := r.una; p != r.nxt; {
+	for p := r.una; p != r.nxt; p = p.Next() {
 		w := f.owner(p)
-		switch {
-		case w.kind == kindRead:
+		if off := w.offset(p); w.kind.answered() && w.chunkEnd(off) == off+1 {
 			n++
-			p = w.first.Add(int(w.chunkEnd(w.offset(p))))
-		case w.kind.answered():
-			n++
-			p = p.Next()
-		default:
-			p = p.Next()
 		}
 	}
 	return n

@@ -56,6 +56,7 @@ type reqConfig struct {
 	cqe      int
 	mem      int  // bytes of local memory
 	unsigned bool // do not signal by default
+	unknown  bool // whether the peer keeps packets; else it has shown that it does not
 	sigAll   bool
 }
 
@@ -108,6 +109,9 @@ func newReqRig(t testing.TB, c reqConfig) *reqRig {
 	}
 	q.SetPortMTU(c.mtu.Bytes())
 	q.reqStart(r.now)
+	if !c.unknown {
+		q.req.fix.strict = 255
+	}
 	return r
 }
 

@@ -18,7 +18,7 @@ func (q *QP) oneWay() bool { return q.service != wire.RC && q.service != wire.XR
 // (IBTA vol. 1, 9.8).
 func (q *QP) reqSent(now mono.Time) {
 	if n := q.req.inflight(); n > 0 {
-		q.reqAckNext(now, n)
+		q.reqAckNext(now, n, byAck)
 	}
 }
 

@@ -7,15 +7,15 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
 
-// reqHeaders writes the extension headers of the packet of w at offset off and
-// its solicited event bit.
-func (q *QP) reqHeaders(in *Intent, w *sendWQE, off uint32) {
+// reqHeaders writes the extension headers of the packet of w at offset off, of a
+// READ request for responses up to end, and its solicited event bit.
+func (q *QP) reqHeaders(in *Intent, w *sendWQE, off, end uint32) {
 	info, h := in.Info, in.Hdr[:]
 	if info.XRCETH != 0 {
 		wire.XRCETHAt(h[info.XRCETH:]).SetSRQN(w.dest)
 	}
 	if info.RETH != 0 {
-		q.reqRETH(wire.RETHAt(h[info.RETH:]), w, off)
+		q.reqRETH(wire.RETHAt(h[info.RETH:]), w, off, end)
 	}
 	if info.AtomicETH != 0 {
 		putAtomicETH(wire.AtomicETHAt(h[info.AtomicETH:]), w)
@@ -41,11 +41,11 @@ func (q *QP) reqHeaders(in *Intent, w *sendWQE, off uint32) {
 }
 
 // reqRETH names the remote memory: of the whole message, or for a READ of the
-// response packets from off to the end of the chunk.
-func (q *QP) reqRETH(h *wire.RETH, w *sendWQE, off uint32) {
+// response packets from off up to end.
+func (q *QP) reqRETH(h *wire.RETH, w *sendWQE, off, end uint32) {
 	f := wire.RETHFields{VA: w.raddr, RKey: w.rkey, DMALen: w.length}
 	if w.kind == kindRead {
-		from, to := q.span(w, off, w.chunkEnd(off))
+		from, to := q.span(w, off, end)
 		f.VA += from
 		f.DMALen = uint32(to - from)
 	}
@@ -69,17 +69,19 @@ func putAtomicETH(h *wire.AtomicETH, w *sendWQE) {
 	h.Encode(&f)
 }
 
-// reqGather appends the payload of the packet of w at offset off. Keys are
-// checked again for every packet: a region may have been deregistered since.
-func (q *QP) reqGather(tx *Batch, in *Intent, w *sendWQE, off uint32) bool {
+// reqGather appends the payload of the packet of the i-th work request at offset
+// off. Keys are checked again for every packet: a region may have been
+// deregistered since.
+func (q *QP) reqGather(tx *Batch, in *Intent, i, off uint32) bool {
+	w := q.req.at(i)
 	from, to := q.span(w, off, off+1)
 	if w.is(ibv.SendInline) {
-		tx.data(in, q.req.inlineAt(q.req.cur)[from:to])
+		tx.data(in, q.req.inlineAt(i)[from:to])
 		return true
 	}
 	// Entries are few: finding the first byte costs less than remembering it.
 	base := uint64(0)
-	for _, s := range q.req.sgesAt(q.req.cur)[:w.numSGE] {
+	for _, s := range q.req.sgesAt(i)[:w.numSGE] {
 		lo, hi := max(from, base), min(to, base+uint64(s.Length))
 		if lo < hi {
 			va := s.Addr + lo - base

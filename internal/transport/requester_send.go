@@ -3,6 +3,7 @@ package transport
 import (
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/mono"
+	"github.com/roce-xdp/roce-xdp/internal/psn"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
 
@@ -21,6 +22,9 @@ func (q *QP) reqPoll(now mono.Time, tx *Batch) (more bool) {
 	}
 	if r.ackTimer == mono.Never && r.inflight() > 0 {
 		r.ackTimer = q.reqAckDeadline(now)
+	}
+	if r.fix.again == mono.Never && !q.oneWay() {
+		r.fix.again = q.reqAgain(now)
 	}
 	q.reqSettle(now)
 	if r.head == r.tail {
@@ -41,6 +45,8 @@ func (q *QP) reqStep(now mono.Time, tx *Batch) reqState {
 		return reqDead
 	case r.rnrUntil != mono.Never:
 		return reqRNR
+	case r.fix.at != r.fix.end:
+		return q.reqMend(tx)
 	case r.cur != r.tail:
 	case q.state == ibv.QPStateSQD:
 		return reqDrain
@@ -58,6 +64,12 @@ func (q *QP) reqStep(now mono.Time, tx *Batch) reqState {
 		}
 	}
 	w := r.at(r.cur)
+	if r.nxt != r.max { // going over what was sent before
+		if n := r.settled(w, r.nxt); n > 0 {
+			r.pass(w, n)
+			return reqSending
+		}
+	}
 	if s := q.reqMay(w); s != reqSending {
 		return s
 	}
@@ -67,7 +79,35 @@ func (q *QP) reqStep(now mono.Time, tx *Batch) reqState {
 	if tx.full(r.maxSGE) {
 		return reqRoom
 	}
-	return q.reqEmit(tx, w)
+	first := r.nxt == r.max
+	n := r.takes(w, r.nxt)
+	in := q.reqEmit(tx, r.cur, r.nxt, n)
+	if in == nil {
+		return reqFailed
+	}
+	r.pass(w, n)
+	if !q.oneWay() {
+		asked := r.ask(in, r.inflight() >= q.reqWindowNow() || tx.full(r.maxSGE) || q.reqOverBudget())
+		if asked && first && !r.timing {
+			r.timing, r.rttPSN, r.rttAt = true, in.PSN, now
+		}
+	}
+	return reqSending
+}
+
+// pass moves on over the next n PSNs, which are of w and, of a READ, of one chunk.
+func (r *requester) pass(w *sendWQE, n int) {
+	end := w.offset(r.nxt) + uint32(n)
+	r.nxt = r.nxt.Add(n)
+	if r.max.Less(r.nxt) {
+		r.max = r.nxt
+	}
+	if w.kind.answered() && (end%w.chunk == 0 || end == w.packets) {
+		r.credits++
+	}
+	if end == w.packets {
+		r.cur++
+	}
 }
 
 // reqMay says whether the next packet of w may be sent now.
@@ -95,12 +135,15 @@ func (q *QP) reqMay(w *sendWQE) reqState {
 		if r.credits >= limit {
 			return reqCredit
 		}
+		if r.una.Less(r.spilled) && r.nxt == r.max {
+			return reqWindow // more responses would find no room either
+		}
 	}
 	if q.oneWay() {
 		return q.reqMayOneWay(w)
 	}
 	// A request that is larger than the window goes alone.
-	if n := r.inflight(); n > 0 && n+r.takes(w) > q.reqWindowNow() {
+	if n := r.inflight(); n > 0 && n+r.takes(w, r.nxt) > q.reqWindowNow() {
 		return reqWindow
 	}
 	if q.reqStopped() {
@@ -109,46 +152,46 @@ func (q *QP) reqMay(w *sendWQE) reqState {
 	return reqSending
 }
 
-// takes is the number of PSNs of the next packet of w.
-func (r *requester) takes(w *sendWQE) int {
+// takes is the number of PSNs of the packet of w with PSN p: of a READ request up to
+// the end of its chunk, or to the next response that is here.
+func (r *requester) takes(w *sendWQE, p psn.PSN) int {
 	if w.kind != kindRead {
 		return 1
 	}
-	off := w.offset(r.nxt)
-	return int(w.chunkEnd(off) - off)
+	off := w.offset(p)
+	n := int(w.chunkEnd(off) - off)
+	if r.kept.count == 0 {
+		return n
+	}
+	for k := 1; k < n; k++ {
+		if r.kept.at(p.Add(k)) != nil {
+			return k
+		}
+	}
+	return n
 }
 
-// reqEmit appends the packet of w at nxt.
-func (q *QP) reqEmit(tx *Batch, w *sendWQE) reqState {
+// reqEmit appends the packet with PSN p, which takes n PSNs, of the i-th work
+// request. It returns nil, and notes why, when the payload's memory is gone.
+func (q *QP) reqEmit(tx *Batch, i uint32, p psn.PSN, n int) *Intent {
 	r := &q.req
-	off := w.offset(r.nxt)
+	w := r.at(i)
+	off := w.offset(p)
 	info := r.ops[w.op].packet[position(w, off)]
-	in := tx.next(q, info, r.nxt)
-	if info.Payload && !q.reqGather(tx, in, w, off) {
+	in := tx.next(q, info, p)
+	if info.Payload && !q.reqGather(tx, in, i, off) {
 		tx.drop()
 		w.status = ibv.WCLocProtErr
-		return reqFailed
+		return nil
 	}
 	in.finish()
-	q.reqHeaders(in, w, off)
-
-	n := r.takes(w)
-	r.nxt = r.nxt.Add(n)
-	if r.max.Less(r.nxt) {
-		r.max = r.nxt
-	}
-	if w.kind.answered() {
-		r.credits++
-	}
-	if off+uint32(n) == w.packets {
-		r.cur++
-	}
-	if !q.oneWay() {
-		r.ask(in, r.inflight() >= q.reqWindowNow() || tx.full(r.maxSGE) || q.reqOverBudget())
+	q.reqHeaders(in, w, off, off+uint32(n))
+	if p.Less(r.max) {
+		q.env.count(RepeatedPkts)
 	}
 	q.env.count(SentPkts)
 	q.env.Counters[SentBytes] += uint64(in.Len)
-	return reqSending
+	return in
 }
 
 // position is where in its message the packet at offset off is.
@@ -169,13 +212,14 @@ func position(w *sendWQE, off uint32) wire.Position {
 // ask sets the AckReq bit where an acknowledgement is needed to go on: at the
 // end of a message, and before the sender stops. Inside a long message every
 // AckInterval-th packet asks, so that the window moves steadily.
-func (r *requester) ask(in *Intent, stalls bool) {
+func (r *requester) ask(in *Intent, stalls bool) (asked bool) {
 	r.unasked++
 	if in.Info.Pos&wire.Last == 0 && r.unasked < AckInterval && !stalls {
-		return
+		return false
 	}
 	r.unasked = 0
 	wire.BTHAt(in.Hdr[:]).SetAckReq(true)
+	return true
 }
 
 // reqSettle completes a request that failed locally once it is the oldest, and

@@ -73,12 +73,14 @@ type responder struct {
 	cq  *CQ
 	pd  memory.PD // of R_Keys
 
-	wqe   heldWQE
-	kept  keptRing
-	begin respState    // first step of a request packet
-	find  respState    // step after its operation was found to be granted
-	grh   [grhLen]byte // UD: what an IPv4 packet has in place of a GRH
-	due   mono.Time    // when something to send came up, valid while there is any
+	wqe     heldWQE
+	kept    keptRing
+	gap     gapWatch
+	patches readPatches
+	begin   respState    // first step of a request packet
+	find    respState    // step after its operation was found to be granted
+	grh     [grhLen]byte // UD: what an IPv4 packet has in place of a GRH
+	due     mono.Time    // when something to send came up, valid while there is any
 }
 
 // respInit prepares the responder of a new queue pair.
@@ -133,8 +135,9 @@ func (q *QP) respStart(mono.Time) {
 func (q *QP) respReset() {
 	r := &q.resp
 	q.respReleaseKept()
-	q.respDropKept()
+	q.dropKept(&r.kept)
 	r.st = responderState{generation: r.st.generation + 1}
+	r.gap, r.patches = gapWatch{}, readPatches{}
 	clear(r.saved)
 	r.wqe.drop()
 	if q.cfg.XRCD != nil {
@@ -149,10 +152,10 @@ func (q *QP) respReset() {
 }
 
 // respDeadline is when Poll must run for the responder: at once when something
-// is to be sent, else Never.
+// is to be sent, else when a NAK is to be repeated.
 func (q *QP) respDeadline() mono.Time {
 	if q.respIdle() {
-		return mono.Never
+		return q.resp.gap.deadline()
 	}
 	return q.resp.due
 }
@@ -160,7 +163,7 @@ func (q *QP) respDeadline() mono.Time {
 // respIdle reports whether the responder has nothing to send.
 func (q *QP) respIdle() bool {
 	st := &q.resp.st
-	return st.serve == st.savedNext && !st.has(ackDue|nakDue)
+	return st.serve == st.savedNext && !st.has(ackDue|nakDue) && q.resp.patches.empty()
 }
 
 // respDue notes that something is to be sent since now.

@@ -1,6 +1,7 @@
 package transport
 
 import (
+	"github.com/roce-xdp/roce-xdp/internal/mono"
 	"github.com/roce-xdp/roce-xdp/internal/psn"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
@@ -38,8 +39,7 @@ func (q *QP) respDoOutOfOrder(x *respPacket) respState {
 	st := &q.resp.st
 	q.env.count(OutOfSeqRequest)
 	if !st.has(gapOpen) {
-		q.respOweNak(x, wire.NakPSNSeq, st.ePSN)
-		st.flags |= gapOpen
+		q.respOpenGap(x.now)
 	}
 	// After an RNR NAK the peer sends everything again, when it has waited.
 	if !st.has(rnrWait) && q.respKeep(x) {
@@ -51,11 +51,20 @@ func (q *QP) respDoOutOfOrder(x *respPacket) respState {
 	return respDone
 }
 
+// respOpenGap owes the sequence NAK for the expected packet.
+func (q *QP) respOpenGap(now mono.Time) {
+	st := &q.resp.st
+	q.respOweNak(&respPacket{now: now}, wire.NakPSNSeq, st.ePSN)
+	st.flags |= gapOpen
+	q.resp.gap.open(now, &q.req.rtt)
+}
+
 // respDoRNR answers a request for which no receive work request is posted. What
 // the peer has sent after it is a gap that has been NAKed with this.
 func (q *QP) respDoRNR(x *respPacket) respState {
 	q.respOweNak(x, wire.SynRNR(q.attr.MinRNRTimer), x.psn)
 	q.resp.st.flags |= gapOpen | rnrWait
+	q.resp.gap.set = false
 	q.respReleaseKept()
 	return respDone
 }

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"testing"
+	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/mono"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
@@ -105,15 +106,16 @@ func TestResponderDeadline(t *testing.T) {
 		name string
 		req  func(r *respRig) respReq
 		due  bool
+		then time.Duration // when it is due again
 	}{
-		{"an ACK is due", func(r *respRig) respReq { return r.write(1000, 0, []byte{1})[0] }, true},
-		{"a response is due", func(r *respRig) respReq { return r.read(1000, 0, 1) }, true},
-		{"a NAK is due", func(r *respRig) respReq { return r.read(1001, 0, 1) }, true},
-		{"an RNR NAK is due", func(*respRig) respReq { return respSend(1000, nil)[0] }, true},
-		{"an error NAK is due", func(*respRig) respReq { return respPkt(wire.SendLast, 1000) }, true},
+		{"an ACK is due", func(r *respRig) respReq { return r.write(1000, 0, []byte{1})[0] }, true, 0},
+		{"a response is due", func(r *respRig) respReq { return r.read(1000, 0, 1) }, true, 0},
+		{"a NAK is due", func(r *respRig) respReq { return r.read(1001, 0, 1) }, true, gapFirstWait},
+		{"an RNR NAK is due", func(*respRig) respReq { return respSend(1000, nil)[0] }, true, 0},
+		{"an error NAK is due", func(*respRig) respReq { return respPkt(wire.SendLast, 1000) }, true, 0},
 		{"nothing asked for", func(r *respRig) respReq {
 			return respPkt(wire.WriteOnly, 1000).reth(0, 0, 0)
-		}, false},
+		}, false, 0},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -132,8 +134,12 @@ func TestResponderDeadline(t *testing.T) {
 				t.Errorf("deadline %d, want %d", got, want)
 			}
 			r.answers()
-			if got := r.q.NextDeadline(); got != mono.Never {
-				t.Errorf("deadline %d after everything was sent", got)
+			want = mono.Never
+			if tt.then != 0 {
+				want = at.Add(tt.then)
+			}
+			if got := r.q.NextDeadline(); got != want {
+				t.Errorf("deadline %d after everything was sent, want %d", got, want)
 			}
 		})
 	}

@@ -18,7 +18,10 @@ func (q *QP) respCheckPSN(x *respPacket) respState {
 		return respOutOfOrder
 	}
 	// The gap has closed: a NAK that is not on its way yet is no longer true.
-	st.flags &^= gapOpen | rnrWait | nakDue
+	if st.has(gapOpen) {
+		q.resp.gap.close(x.now)
+		st.flags &^= gapOpen | rnrWait | nakDue
+	}
 	q.respEstablished()
 	return respChkOpSeq
 }

@@ -31,6 +31,9 @@ func (q *QP) respRewindRead(x *respPacket, i uint32) bool {
 		return false
 	}
 	q.env.count(DuplicateRead)
+	if end := uint32(off) + h.DMALen(); end < s.size && q.respAddPatch(x, s, uint32(off), end) {
+		return true
+	}
 	q.respAgain(x, i)
 	s.from = uint32(off)
 	s.pos, s.stop = s.from, s.from+h.DMALen()

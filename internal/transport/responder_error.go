@@ -140,6 +140,7 @@ func (q *QP) respReadFault(now mono.Time, s *savedResult, p psn.PSN) {
 func (q *QP) respFlush(now mono.Time) {
 	r := &q.resp
 	q.respReleaseKept()
+	r.gap.set = false
 	r.st.op = opNone
 	if !r.st.has(lastWords) {
 		r.st.flags = 0

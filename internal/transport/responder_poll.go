@@ -24,11 +24,17 @@ func answersOf(service wire.Opcode) answerOps {
 	}
 }
 
-// respPoll sends what is due: responses in the order of their requests, then a
-// NAK or an ACK, so that neither runs past a response. more is true when the
-// batch is full and something is left.
+// respPoll sends what is due: what the peer misses of earlier READs, responses in
+// the order of their requests, then a NAK or an ACK, so that neither runs past a
+// response. more is true when the batch is full and something is left.
 func (q *QP) respPoll(now mono.Time, tx *Batch) (more bool) {
 	st := &q.resp.st
+	if !q.env.Behind {
+		q.respRenewNak(now)
+	}
+	if q.respSendPatches(now, tx) {
+		return true
+	}
 	for st.serve != st.savedNext {
 		if tx.full(1) {
 			return true
@@ -96,7 +102,11 @@ func (q *QP) respSendResult(now mono.Time, tx *Batch, s *savedResult) {
 	case wire.ReadRequest:
 		p = s.first.Add(int(s.pos) / q.mtu)
 		if !q.respSendRead(now, tx, s, p) {
+			q.respReadFault(now, s, p)
 			return
+		}
+		if s.pos == s.stop {
+			q.respServed(s)
 		}
 	case wire.CompareSwap, wire.FetchAdd:
 		in := q.respPut(tx, q.resp.ops.atomicAck, p, q.respAckSyndrome())
@@ -113,13 +123,13 @@ func (q *QP) respSendResult(now mono.Time, tx *Batch, s *savedResult) {
 }
 
 // respSendRead sends the next response of a READ. The key is looked up for each
-// packet: the region may be deregistered while a long READ is under way.
+// packet: the region may be deregistered while a long READ is under way, and
+// then it returns false.
 func (q *QP) respSendRead(now mono.Time, tx *Batch, s *savedResult, p psn.PSN) bool {
 	n := min(s.stop-s.pos, uint32(q.mtu))
 	last := s.pos+n == s.stop
 	x := respPacket{now: now, need: ibv.AccessRemoteRead}
 	if !q.respAccessIn(&x, memory.PD(s.orig), s.rkey, s.va+uint64(s.pos), n) {
-		q.respReadFault(now, s, p)
 		return false
 	}
 	info := q.resp.ops.readFirst
@@ -143,8 +153,5 @@ func (q *QP) respSendRead(now mono.Time, tx *Batch, s *savedResult, p psn.PSN) b
 	q.env.Counters[SentBytes] += uint64(n)
 	s.pos += n
 	s.flags |= savedStarted
-	if last {
-		q.respServed(s)
-	}
 	return true
 }

@@ -90,14 +90,15 @@ func (q *QP) respHandle(now mono.Time, p *wire.Packet) Verdict {
 	x := respPacket{now: now, p: p, psn: psnOf(p)}
 	q.respRun(&x)
 	for q.resp.kept.count > 0 {
-		next := q.respTakeKept()
+		next := q.takeKept(&q.resp.kept, q.resp.st.ePSN)
 		if next == nil {
+			q.respNextGap(now)
 			break
 		}
 		k := respPacket{now: now, p: next, psn: psnOf(next)}
 		q.respRun(&k)
 	}
-	q.respDropKept()
+	q.dropKept(&q.resp.kept)
 	return x.verdict
 }
 

@@ -24,12 +24,15 @@ func (q *QP) reqAckDeadline(now mono.Time) mono.Time {
 	if q.attr.Timeout == 0 {
 		return mono.Never
 	}
-	return now.Add(ackTimeoutUnit << (q.attr.Timeout & 31) << min(q.req.timeouts, maxBackoff))
+	return now.Add(ackTimeout(q.attr.Timeout) << min(q.req.timeouts, maxBackoff))
 }
+
+// ackTimeout is the local ACK timeout of a code that is not 0.
+func ackTimeout(code uint8) time.Duration { return ackTimeoutUnit << (code & 31) }
 
 // reqProgress notes that the oldest outstanding PSN has moved: retries begin
 // anew, a pause for the PSN before is over, the timeout starts again.
-func (q *QP) reqProgress(now mono.Time) {
+func (q *QP) reqProgress(now mono.Time, by progressBy) {
 	r := &q.req
 	r.retries, r.timeouts, r.rnrTries, r.restarted = 0, 0, 0, false
 	r.rnrUntil = mono.Never
@@ -44,6 +47,11 @@ func (q *QP) reqProgress(now mono.Time) {
 	if r.inflight() > 0 {
 		r.ackTimer = q.reqAckDeadline(now)
 	}
+	if r.timing && r.rttPSN.Less(r.una) {
+		r.timing = false
+		r.rtt.sample(now.Sub(r.rttAt))
+	}
+	q.reqJudge(now, by)
 }
 
 // rewind makes the oldest outstanding PSN the next to send.
@@ -52,6 +60,8 @@ func (r *requester) rewind() {
 	r.redo = r.max
 	r.credits, r.unasked = 0, 0
 	r.ackTimer = mono.Never
+	r.timing = false
+	r.fix.rest(r.una)
 }
 
 // reqExpire runs the deadlines that have passed.
@@ -70,7 +80,15 @@ func (q *QP) reqExpire(now mono.Time) {
 		r.restarted = true
 		r.probing = probeWindow >> r.timeouts
 		r.timeouts = min(r.timeouts+1, maxBackoff)
+		r.fix.lost = false
+		r.fix.link, r.fix.when = max(r.fix.link, linkSuspect), now
+		// A responder that repeats READs to their end only needs to be asked so.
+		q.releaseAllKept(&r.kept)
+		q.env.count(LocalAckTimeoutErr)
 		q.reqRepeat(now)
+	}
+	if now >= r.fix.again {
+		q.reqOverdue(now)
 	}
 }
 
@@ -84,21 +102,32 @@ func (q *QP) reqRestart(now mono.Time) {
 		return
 	}
 	r.restarted = true
+	r.fix.evidence()
+	r.fix.when = now
 	q.reqRepeat(now)
 }
 
-// reqRepeat spends one of retry_cnt repetitions, or fails the oldest request.
+// reqRepeat spends one of retry_cnt repetitions and goes back, or fails the oldest
+// request.
 func (q *QP) reqRepeat(now mono.Time) {
+	if q.reqSpendRetry(now) {
+		q.req.rewind()
+		q.req.due = now
+	}
+}
+
+// reqSpendRetry spends one of retry_cnt repetitions. When none is left it fails the
+// oldest request and returns false.
+func (q *QP) reqSpendRetry(now mono.Time) bool {
 	r := &q.req
 	if r.retries >= q.attr.RetryCnt {
 		q.env.count(RetryExceededErr)
 		q.reqFail(now, ibv.WCRetryExcErr)
-		return
+		return false
 	}
 	r.retries++
 	q.env.count(CompleterRetryErr)
-	r.rewind()
-	r.due = now
+	return true
 }
 
 // reqImpliedNak asks again for a READ or atomic whose response was lost.
@@ -124,6 +153,7 @@ func (q *QP) reqRNRNak(now mono.Time, code uint8) {
 		r.rnrTries++
 	}
 	r.retries, r.timeouts = 0, 0
+	r.fix.lost = false
 	r.rewind()
 	r.rnrUntil = now.Add(wire.RNRTimer(code))
 }
@@ -144,6 +174,7 @@ func (q *QP) reqFault(now mono.Time, p psn.PSN, status ibv.WCStatus) {
 		w.status = status
 		if i != r.head && w.first.Less(r.nxt) {
 			r.nxt, r.cur = w.first, i
+			r.fix.rest(r.una)
 		}
 		break
 	}
