@@ -27,7 +27,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", when, d)
 		}
 	}
-	small := limits{window: 256, budget: 256, keep: 64, kept: 256}
+	small := limits{window: 256, budget: 256, keep: 256, kept: 256}
 	check("no connection", small)
 	for range 5 {
 		r.pair(verbstest.Options{})
@@ -36,7 +36,7 @@ func TestLimits(t *testing.T) {
 	link := r.a.link
 	link.mtu = 9000
 	r.a.setLink(link)
-	check("full packets take two buffers", limits{window: 128, budget: 128, keep: 64, kept: 128})
+	check("full packets take two buffers", limits{window: 128, budget: 128, keep: 128, kept: 128})
 }
 
 // TestLimitsOfWorkers: workers share what the peer can take by the connections

@@ -44,6 +44,7 @@ type Env struct {
 	copies   copyPool   // of send work requests
 	heldBack heldEvents // completion queues whose events wait for Expire
 	keeps    slicePool[keptPacket]
+	patches  slicePool[savedResult]
 	flight   flight
 }
 

@@ -137,7 +137,8 @@ func (q *QP) respReset() {
 	q.respReleaseKept()
 	q.dropKept(&r.kept)
 	r.st = responderState{generation: r.st.generation + 1}
-	r.gap, r.patches = gapWatch{}, readPatches{}
+	r.gap = gapWatch{}
+	q.respClearPatches()
 	clear(r.saved)
 	r.wqe.drop()
 	if q.cfg.XRCD != nil {

@@ -160,7 +160,7 @@ func (q *QP) respNextServe() {
 
 // respCancel gives up the responses of all requests.
 func (q *QP) respCancel() {
-	q.resp.patches.clear()
+	q.respClearPatches()
 	for st := &q.resp.st; st.serve != st.savedNext; st.serve++ {
 		if s := q.resp.slot(st.serve); s.has(savedPending) {
 			q.respUnsave(s)
