@@ -2,6 +2,7 @@ package stage_test
 
 import (
 	"testing"
+	"time"
 
 	. "github.com/roce-xdp/roce-xdp/internal/conformance/stage"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -67,10 +68,10 @@ func TestImpliedNakOfARead(t *testing.T) {
 	c.Gets(Ack(4))
 	c.Completes(Done(1))
 	c.Counts(transport.ImpliedNak, 1)
-	c.Sends(ReadRequest(1).AckReq(), SendOnly(4).AckReq())
-	c.Gets(RespFirst(1), Ack(4)) // the rest is lost again
-	c.Sends(ReadRequest(2).AckReq(), SendOnly(4).AckReq())
-	c.Gets(RespFirst(2), RespLast(3), Ack(4))
+	c.Sends(ReadRequest(1).AckReq())
+	c.Gets(RespFirst(1)) // the rest is lost again, and overdue soon: a round trip takes no time here
+	c.At(100 * time.Microsecond).Sends(ReadRequest(2).AckReq())
+	c.Gets(RespFirst(2), RespLast(3))
 	c.Completes(Done(2), Done(3))
 }
 
@@ -82,7 +83,11 @@ func TestImpliedNak(t *testing.T) {
 			c.Sends(m.Packet(0), SendOnly(1).AckReq())
 			c.Gets(Ack(at))
 			c.Completes()
-			c.Sends(m.Packet(0), SendOnly(1).AckReq())
+			if at == 1 { // the SEND was executed
+				c.Sends(m.Packet(0))
+			} else {
+				c.Sends(m.Packet(0), SendOnly(1).AckReq())
+			}
 		}
 	}
 }
@@ -109,8 +114,8 @@ func TestLostResponse(t *testing.T) {
 	c.Gets(RespMiddle(3), RespLast(4), Ack(5)) // of the burst behind the loss
 	c.Quiet()
 	c.Gets(RespFirst(1), RespMiddle(3))
-	c.Sends(ReadRequest(2).AckReq(), SendOnly(5).AckReq())
-	c.Gets(RespFirst(2), RespMiddle(3), RespLast(4), Ack(5))
+	c.Sends(ReadRequest(2).AckReq())
+	c.Gets(RespFirst(2), RespMiddle(3), RespLast(4))
 	c.Completes(Done(1), Done(2))
 }
 
@@ -200,14 +205,25 @@ func TestEmptyResponses(t *testing.T) {
 }
 
 func TestSequenceNak(t *testing.T) {
-	c := RC(t, "6.4-13")
-	c.Post(Send(1), Write(2*MTU), Send(3))
-	c.Sends(SendOnly(0).AckReq(), WriteFirst(1), WriteLast(2).AckReq(), SendOnly(3).AckReq())
-	c.Gets(NakSeq(2))
-	c.Completes(Done(1))
-	c.Sends(WriteLast(2).AckReq(), SendOnly(3).AckReq())
-	c.Gets(Ack(3))
-	c.Completes(Done(2), Done(3))
+	for _, kept := range []bool{false, true} {
+		c := RC(t, "6.4-13")
+		c.Post(Send(1), Write(2*MTU), Send(3))
+		c.Sends(SendOnly(0).AckReq(), WriteFirst(1), WriteLast(2).AckReq(), SendOnly(3).AckReq())
+		c.Gets(NakSeq(2))
+		c.Completes(Done(1))
+		c.Sends(WriteLast(2).AckReq())
+		if !kept {
+			c.Gets(Ack(2))
+			c.Completes(Done(2))
+			c.Sends(SendOnly(3).AckReq())
+			c.Gets(Ack(3))
+			c.Completes(Done(3))
+			continue
+		}
+		c.Gets(Ack(3))
+		c.Completes(Done(2), Done(3))
+		c.Idle()
+	}
 }
 
 func TestRNRNakAcknowledgesWhatIsBefore(t *testing.T) {
