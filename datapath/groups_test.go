@@ -68,7 +68,7 @@ const recvAt = 100_000 // where the tests below receive to
 // TestMulticast sends datagrams of all sizes to a group of queue pairs on both
 // devices and all their workers, the sender among them: each gets its copy.
 func TestMulticast(t *testing.T) {
-	conformance.Rule(t, "8.4-4")
+	conformance.Rule(t, "8.4-4", "8.4-6")
 	for _, tt := range []struct {
 		name string
 		rig  rigOptions

@@ -42,6 +42,7 @@ func rtrAttr() ibv.QPAttr {
 }
 
 func TestModifyToRTR(t *testing.T) {
+	conformance.Rule(t, "8.4-5")
 	for _, tt := range []struct {
 		name   string
 		mtu    int

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/roce-xdp/roce-xdp/datapath"
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 	"github.com/roce-xdp/roce-xdp/test/netns"
 	"github.com/roce-xdp/roce-xdp/verbs"
@@ -183,6 +184,7 @@ func inject(t *testing.T, e *netns.End, frame []byte) {
 // TestNetnsTaggedFrames sends frames with tags of all kinds to an address that is
 // in no VLAN.
 func TestNetnsTaggedFrames(t *testing.T) {
+	conformance.Rule(t, "4.5-11", "4.5-13")
 	const ctag, stag = 0x8100 << 16, 0x88a8 << 16
 	hosts := netns.PairForTest(t, netns.PairOptions{NoIPv6: true})
 	a := openIn(t, hosts.A, nil)
