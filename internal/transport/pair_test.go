@@ -13,17 +13,26 @@ import (
 
 var (
 	pairSeed  = flag.Uint64("seed", 0, "run only this simulation; with -v it is traced")
-	pairSeeds = flag.Uint64("seeds", 200, "number of simulations")
+	pairSeeds = flag.Uint64("seeds", 0, "number of simulations of each kind; 0 is each test's own")
 )
+
+// seedRange is which simulations a test runs: usual, from first on, unless the
+// flags say otherwise.
+func seedRange(first, usual uint64) (from, to uint64) {
+	switch {
+	case *pairSeed != 0:
+		return *pairSeed, *pairSeed
+	case *pairSeeds != 0:
+		usual = *pairSeeds
+	}
+	return first, first + usual - 1
+}
 
 // TestPair joins two engines by a link that loses, repeats, reorders and
 // corrupts, lets both run a random program, and compares completions and memory
 // with a model that runs the program in order, once.
 func TestPair(t *testing.T) {
-	first, last := uint64(1), *pairSeeds
-	if *pairSeed != 0 {
-		first, last = *pairSeed, *pairSeed
-	}
+	first, last := seedRange(1, 200)
 	gaveUp := 0
 	for seed := first; seed <= last; seed++ {
 		if !t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {

@@ -39,10 +39,7 @@ func (h *pairHost) connectXRC(attr ibv.QPAttr) {
 
 // TestPairXRC is TestPair of XRC, both ways at once.
 func TestPairXRC(t *testing.T) {
-	first, last := uint64(2001), 2000+*pairSeeds/2
-	if *pairSeed != 0 {
-		first, last = *pairSeed, *pairSeed
-	}
+	first, last := seedRange(2001, 100)
 	gaveUp := 0
 	for seed := first; seed <= last; seed++ {
 		if !t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {

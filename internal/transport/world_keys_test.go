@@ -1,0 +1,162 @@
+package transport_test
+
+import (
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/memory"
+)
+
+// keyKind is what a key is of.
+type keyKind int
+
+const (
+	keyWindow1 keyKind = iota
+	keyWindow2
+	keyFast // a fast-registered region
+	keyKinds
+)
+
+// keyState is what the program that owns a key knows of it.
+type keyState int
+
+const (
+	keyFree     keyState = iota
+	keyChanging          // a request that binds or invalidates it is posted
+	keyBound             // the peer may use it
+	keyRetiring          // the peer has been told to use it no more
+	keyGivenUp           // the peer has posted a SEND that invalidates it
+	keyUnknown           // a request that changes it has failed
+)
+
+// worldKey is a key of a queue pair for the memory that its peer uses. What its
+// state is, both programs tell each other, as they do in the world outside.
+type worldKey struct {
+	kind  keyKind
+	alias *memory.Alias
+	key   uint32
+	zero  bool // zero-based
+	area  span
+	state keyState
+	users int // requests of the peer that have not completed
+}
+
+// makeKeys gives q keys for the area that its peer uses.
+func (q *worldQP) makeKeys(area span) {
+	if !q.h.w.worldParams.keys || q.typ != ibv.QPTypeRC {
+		return
+	}
+	for kind := range keyKinds {
+		k := &worldKey{kind: kind, area: area, alias: q.h.keyAlias(kind, area.n)}
+		k.key = k.alias.Key()
+		k.zero = kind != keyWindow1 && q.h.w.rnd.IntN(2) == 0
+		q.keys = append(q.keys, k)
+	}
+}
+
+// drawKey makes op, now and then, one that changes a key of its own.
+func (q *worldQP) drawKey(op *worldOp) bool {
+	rnd := q.h.w.rnd
+	if len(q.keys) == 0 || rnd.IntN(4) != 0 {
+		return false
+	}
+	k := q.keys[rnd.IntN(len(q.keys))]
+	switch {
+	case k.state == keyFree:
+		q.bind(op, k, uint64(k.area.n))
+	case k.state == keyBound:
+		k.state = keyRetiring
+		return false
+	case k.state != keyRetiring || k.users > 0:
+		return false
+	case k.kind == keyWindow1:
+		q.bind(op, k, 0)
+	default:
+		op.wqe.Opcode, op.wqe.Imm, op.want.Opcode = ibv.WRLocalInv, k.key, ibv.WCLocalInv
+	}
+	op.wqe.Flags |= ibv.SendSignaled
+	op.key, op.changes = k, true
+	k.state = keyChanging
+	return true
+}
+
+// bind has op bind k, by another key, to n bytes of its area; 0 unbinds.
+func (q *worldQP) bind(op *worldOp, k *worldKey, n uint64) {
+	k.key = k.key&^0xff | (k.key+1+uint32(q.h.w.rnd.IntN(255)))&0xff
+	op.wqe.Opcode, op.want.Opcode = ibv.WRBindMW, ibv.WCBindMW
+	op.wqe.BindAccess = pairPeerAccess
+	if k.kind == keyFast {
+		op.wqe.Opcode, op.want.Opcode = ibv.WRRegMR, ibv.WCRegMR
+		op.wqe.BindAccess = pairFastAccess
+	}
+	if k.zero {
+		op.wqe.BindAccess |= ibv.AccessZeroBased
+	}
+	op.wqe.BindRKey, op.wqe.BindLKey = k.key, q.h.mem.region.LKey()
+	op.wqe.BindAddr, op.wqe.BindLength = pairVA+uint64(k.area.off), n
+}
+
+// useKey has op name the area by one of the peer's keys, now and then.
+func (q *worldQP) useKey(op *worldOp) {
+	if len(q.peer.keys) == 0 || op.key != nil || op.wqe.RemoteAddr == 0 || op.atomic != noAtomic {
+		return
+	}
+	k := q.peer.keys[q.h.w.rnd.IntN(len(q.peer.keys))]
+	if k.state != keyBound {
+		return
+	}
+	op.wqe.RKey, op.key = k.key, k
+	if k.zero {
+		op.wqe.RemoteAddr -= pairVA + uint64(k.area.off)
+	}
+	k.users++
+}
+
+// giveUpKey has the SEND op invalidate one of the peer's keys, now and then.
+func (q *worldQP) giveUpKey(op *worldOp) {
+	if len(q.peer.keys) == 0 || op.wqe.Opcode != ibv.WRSend || q.h.w.rnd.IntN(3) != 0 {
+		return
+	}
+	k := q.peer.keys[q.h.w.rnd.IntN(len(q.peer.keys))]
+	if k.state != keyBound || k.kind == keyWindow1 {
+		return
+	}
+	q.fence(op) // READs by the key must not be asked for again after it
+	op.wqe.Opcode, op.wqe.Imm = ibv.WRSendWithInv, k.key
+	op.msg.flags, op.msg.imm, op.msg.key = ibv.WCFlagWithInv, k.key, k
+	op.key = k
+	k.users++
+	k.state = keyGivenUp
+}
+
+// keyDone is what the programs learn about a key by the end of op.
+func (q *worldQP) keyDone(op *worldOp, ok bool) {
+	k := op.key
+	switch {
+	case k == nil:
+	case !op.changes:
+		k.users--
+	case !ok:
+		k.state = keyUnknown
+	case op.wqe.Opcode == ibv.WRLocalInv || op.wqe.BindLength == 0:
+		k.state = keyFree
+	default:
+		k.state = keyBound
+	}
+}
+
+// checkKeys compares the table with what the program knows, as long as the
+// connection lasts.
+func (q *worldQP) checkKeys() {
+	if q.dead() || q.peer.dead() {
+		return
+	}
+	for _, k := range q.keys {
+		va := pairVA + uint64(k.area.off)
+		if k.zero {
+			va = 0
+		}
+		_, ok := q.h.env.Mem.AccessRemote(k.key, 1, q.qp.QPN(), pairPeerAccess, va, uint64(k.area.n))
+		if want := k.state == keyBound || k.state == keyRetiring; ok != want {
+			q.h.w.failf("%v: key %#x of kind %d works: %v, in state %d", q, k.key, k.kind, ok, k.state)
+		}
+	}
+}
