@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"net/netip"
+	"slices"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 )
@@ -20,7 +21,7 @@ func (d *Device) setAddresses(addrs []netip.Addr) error {
 }
 
 // setOwn takes notice of the addresses that there are now: GID table, XDP program
-// and paths follow, and GID_CHANGE is reported.
+// and paths follow, and GID_CHANGE is reported. One goroutine at a time calls it.
 func (d *Device) setOwn(list []ownAddr) error {
 	d.mu.Lock()
 	if !d.link.gone {
@@ -41,9 +42,21 @@ func (d *Device) setOwn(list []ownAddr) error {
 			first = err
 		}
 	}
+	// What the XDP program could not be told before, it is told now.
+	want := d.unsteered
+	d.unsteered = nil
 	for _, p := range added {
-		if err := d.steer.AddAddress(p.addr); err != nil && first == nil {
-			first = err
+		want = append(want, p.addr)
+	}
+	for _, a := range want {
+		if slices.ContainsFunc(gone, func(p place) bool { return p.addr == a }) {
+			continue
+		}
+		if err := d.steer.AddAddress(a); err != nil {
+			d.unsteered = append(d.unsteered, a)
+			if first == nil {
+				first = err
+			}
 		}
 	}
 	d.followAddresses()

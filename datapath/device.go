@@ -43,6 +43,7 @@ type Device struct {
 	addresses ahTable
 	groups    groupTable
 	tags      atomic.Pointer[tagSet]
+	unsteered []netip.Addr // own addresses of which the XDP program knows nothing; for setOwn alone
 
 	mem    *memory.Table
 	steer  steering

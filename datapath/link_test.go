@@ -106,6 +106,11 @@ func TestAddressEvents(t *testing.T) {
 	if err := r.a.setAddresses([]netip.Addr{addrA}); !errors.Is(err, r.steered[0].err) {
 		t.Errorf("error %v", err)
 	}
+	r.steered[0].err = nil
+	set(addrA)
+	if !r.steered[0].addrs[addrA] {
+		t.Error("what could not be steered is not tried again")
+	}
 }
 
 // TestLinkDownLosesNothing: what is posted while the interface is down completes
