@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/mono"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
@@ -110,6 +111,7 @@ func TestCQEvents(t *testing.T) {
 }
 
 func TestCQOverflow(t *testing.T) {
+	conformance.Rule(t, "14-9")
 	r := newCQRig(t, 2)
 	for i, want := range []bool{true, true, false, false} {
 		if r.push(i%2, ibv.WCSuccess, false) != want {

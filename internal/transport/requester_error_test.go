@@ -315,6 +315,7 @@ func TestReqReset(t *testing.T) {
 
 // A program that corrupts the shared ring loses its queue pair, nothing else.
 func TestReqCorruptRing(t *testing.T) {
+	conformance.Rule(t, "14-10")
 	for _, c := range []struct {
 		name string
 		move int // of the producer index, from 3

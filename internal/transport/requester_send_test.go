@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
@@ -151,6 +152,7 @@ func (r *reqRig) inlineLast(data []byte) { copy(queue.SendInline(r.sq.Slot(-1)),
 // A work request is read from the ring once: what a program writes there later
 // changes nothing.
 func TestReqReadsWorkRequestOnce(t *testing.T) {
+	conformance.Rule(t, "14-11")
 	r := newReqRig(t, reqDefaults())
 	r.wr(ibv.WRRDMAWrite, 300)
 	r.expect("WRITE_FIRST 0 [+0 300] 256B", "WRITE_LAST 1 44B A")

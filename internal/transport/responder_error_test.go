@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
@@ -69,6 +70,7 @@ func TestResponderNakLeavesOnce(t *testing.T) {
 }
 
 func TestResponderCorruptReceiveQueue(t *testing.T) {
+	conformance.Rule(t, "14-10")
 	r := newRespRig(t)
 	r.post(1, 0, 16)
 	r.rq.Publish(1000) // more than the ring holds

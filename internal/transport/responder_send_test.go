@@ -82,6 +82,7 @@ func TestResponderUsesReceivesInOrder(t *testing.T) {
 // The copy of a receive work request is what counts: a client that changes the
 // shared element afterwards changes nothing.
 func TestResponderReadsAReceiveOnce(t *testing.T) {
+	conformance.Rule(t, "14-11")
 	r := newRespRig(t)
 	r.post(1, 0, 1024)
 	slot := r.rq.Ring()

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/psn"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
@@ -307,6 +308,7 @@ func TestUCMemoryOfALeftReceiveGoesAway(t *testing.T) {
 }
 
 func TestUCCorruptReceiveQueue(t *testing.T) {
+	conformance.Rule(t, "14-10")
 	r := newUCRig(t)
 	r.post(1, 0, 1024)
 	r.arrive(r.ucPacket("F0"), r.ucPacket("M7"))

@@ -7,6 +7,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	"github.com/roce-xdp/roce-xdp/internal/conformance"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
 	"github.com/roce-xdp/roce-xdp/internal/mono"
@@ -46,6 +47,7 @@ func (r *respRig) expectPosted(want int) {
 
 // Each message takes the receive that was posted first when it begins.
 func TestSRQServesWhoComesFirst(t *testing.T) {
+	conformance.Rule(t, "14-12")
 	for _, typ := range []ibv.QPType{ibv.QPTypeRC, ibv.QPTypeUC} {
 		t.Run(typ.String(), func(t *testing.T) {
 			r := respShare(t, 3, respOn(typ))
@@ -77,6 +79,7 @@ func TestSRQServesWhoComesFirst(t *testing.T) {
 }
 
 func TestSRQServesDatagrams(t *testing.T) {
+	conformance.Rule(t, "14-12")
 	r := respShare(t, 2, respOn(ibv.QPTypeUD))
 	r[0].post(1, 0, grhLen+8)
 	r[0].post(2, 1024, grhLen+8)
@@ -95,6 +98,7 @@ func TestSRQServesDatagrams(t *testing.T) {
 // What UC drops before it has placed a byte leaves the receive to the others; what
 // it gives up later is kept for its own next message.
 func TestSRQAndAbandonedMessages(t *testing.T) {
+	conformance.Rule(t, "14-12")
 	r := respShare(t, 2, respOn(ibv.QPTypeUC))
 	r[0].post(1, 0, 300)
 	r[0].post(2, 1024, 300)
@@ -143,6 +147,7 @@ func TestSRQGivesNoCredit(t *testing.T) {
 // The limit event comes once, when a message leaves fewer receives, and not again
 // before it is armed.
 func TestSRQLimit(t *testing.T) {
+	conformance.Rule(t, "14-13")
 	r := respShare(t, 1)[0]
 	next := respStart
 	send := func() {
@@ -242,6 +247,7 @@ func TestSRQFailures(t *testing.T) {
 }
 
 func TestSRQCorrupt(t *testing.T) {
+	conformance.Rule(t, "14-10")
 	r := respShare(t, 2)
 	r[0].rq.Publish(1000)
 	for _, q := range r {
@@ -279,6 +285,7 @@ func TestSRQProtectionDomain(t *testing.T) {
 
 // The copy is what counts: its element belongs to the producer again.
 func TestSRQReadsAReceiveOnce(t *testing.T) {
+	conformance.Rule(t, "14-11")
 	r := respShare(t, 1)[0]
 	elem := r.rq.Slot(0)
 	r.post(1, 0, 1024)
