@@ -105,11 +105,19 @@ func aimed(w *world, c *conn, attr wire.CMAttr) wire.MAD {
 		if c.passive {
 			about = wire.CMMessageREP
 		}
-		wire.MRAAt(d).Encode(&wire.MRAFields{LocalCommID: c.peerCommID, RemoteCommID: c.commID, Message: about, ServiceTimeout: 20})
+		wire.MRAAt(d).Encode(&wire.MRAFields{LocalCommID: c.peerCommID, RemoteCommID: c.commID, Message: about, ServiceTimeout: 22})
 	default:
 		wire.RTUAt(d).Encode(&wire.RTUFields{LocalCommID: c.peerCommID, RemoteCommID: c.commID})
 	}
 	return m
+}
+
+// counted is the sum of what is counted besides the messages received.
+func counted(h *host) (sum uint64) {
+	for _, n := range h.counters[CounterTxREQ:] {
+		sum += n
+	}
+	return sum
 }
 
 // The table of what each message leads to in each state, as far as it changes
@@ -137,7 +145,12 @@ func TestEveryMessageInEveryState(t *testing.T) {
 		for attr := wire.AttrREQ; attr <= wire.AttrAPR; attr++ {
 			w, c := inState(t, state)
 			m := aimed(w, c, attr)
+			before, deadline := counted(w.b), w.b.NextDeadline()
 			w.b.Handle(w.now, &Path{Local: w.b.addr, Remote: w.a.addr}, m[:])
+			// Nothing goes without leaving a trace.
+			if counted(w.b) == before && w.b.Machine.events.len() == 0 && w.b.NextDeadline() == deadline {
+				w.fatal("%v in %v is lost without a trace", attr, state)
+			}
 			next, changes := want[attr]
 			if !changes {
 				next = state

@@ -103,6 +103,9 @@ func TestBindRefuses(t *testing.T) {
 	_, err = m.Bind(id, netip.AddrPort{})
 	wantErr(t, "no address", err, ErrInvalid)
 	wantErr(t, "listen unbound", m.Listen(id, 1), ErrState)
+	wantErr(t, "options within range", m.SetOptions(id, Options{AckTimeout: 31, MinRNRTimer: 31}), nil)
+	wantErr(t, "options of nobody", m.SetOptions(99, Options{}), ErrUnknownID)
+	wantErr(t, "options out of range", m.SetOptions(id, Options{MinRNRTimer: 32}), ErrInvalid)
 	wantErr(t, "options out of range", m.SetOptions(id, Options{AckTimeout: 32}), ErrInvalid)
 	for _, c := range []struct {
 		ps  wire.PortSpace
@@ -276,6 +279,9 @@ func TestTooManyIDs(t *testing.T) {
 	w.run(time.Second)
 	if e, ok := w.a.last(EventRejected); !ok || e.Status != int(wire.RejNoResources) {
 		w.fatal("the second of one: %v %d", ok, e.Status)
+	}
+	if n := w.b.Counters()[CounterBacklogFull]; n != 1 {
+		w.fatal("%d over the limit", n)
 	}
 	_, err := w.b.Create(1, wire.PortSpaceTCP, ibv.QPTypeRC)
 	wantErr(t, "create", err, ErrTooManyIDs)

@@ -206,6 +206,16 @@ func TestFlags(t *testing.T) {
 	}
 }
 
+// Each queue pair's timeout allows for the other's device.
+func TestTimeoutOfSlowDevices(t *testing.T) {
+	w := newWorld(t, 1)
+	w.a = newHost(t, "a", "10.0.0.1", 1, Config{AckDelay: 18})
+	w.b = newHost(t, "b", "10.0.0.2", 1, Config{AckDelay: 16})
+	if a, b := attrs(w); a.Timeout != 18 || b.Timeout != 19 {
+		w.fatal("timeouts %d and %d, want 18 and 19", a.Timeout, b.Timeout)
+	}
+}
+
 func TestQPAttrNeedsAPeer(t *testing.T) {
 	w := newWorld(t, 1)
 	l := w.listen(wire.PortSpaceTCP, 1)

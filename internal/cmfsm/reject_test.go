@@ -51,6 +51,14 @@ func TestRejectedRequestKeepsItsReason(t *testing.T) {
 		wantErr(t, "twice", h.Reject(e.ID, 0, nil), ErrState)
 		wantErr(t, "accept", h.Accept(w.now, e.ID, &passiveParam), ErrState)
 	}
+	w.fate = func(_ int, m *MAD) []time.Duration {
+		if m.Data.Attr() == wire.AttrREJ {
+			if rej := wire.REJAt(m.Data.Data()); rej.Message() != wire.CMMessageREQ || rej.LocalCommID() == 0 {
+				w.fatal("REJ %+v", rej.Fields())
+			}
+		}
+		return []time.Duration{linkDelay}
+	}
 	w.connect(wire.PortSpaceTCP)
 	w.run(time.Second)
 	if e, _ := w.a.last(EventRejected); e.Status != int(wire.RejNoQP) || len(e.Param.PrivateData) != MaxREJPrivate || e.Param.PrivateData[0] != 1 {
@@ -199,6 +207,9 @@ func TestForgedREJ(t *testing.T) {
 		{"other id of the peer", func(f *wire.REJFields, _ *Path) { f.LocalCommID++ }, CounterWrongPeer},
 		{"a late refusal of a REQ", func(f *wire.REJFields, _ *Path) { f.LocalCommID, f.Message = 0, wire.CMMessageREQ }, CounterWrongPeer},
 		{"other id of ours", func(f *wire.REJFields, _ *Path) { f.RemoteCommID++ }, CounterUnknownID},
+		{"a timeout, by half a GUID", func(f *wire.REJFields, _ *Path) {
+			f.RemoteCommID, f.Reason, f.Info = 0, wire.RejTimeout, make([]byte, 7)
+		}, CounterUnknownID},
 		{"no id of ours", func(f *wire.REJFields, _ *Path) { f.RemoteCommID = 0 }, CounterUnknownID},
 	} {
 		f, p := good, Path{Local: w.a.addr, Remote: w.b.addr}

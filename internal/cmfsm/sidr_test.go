@@ -110,6 +110,20 @@ func TestSIDRUnanswered(t *testing.T) {
 	}
 }
 
+// A question without addresses is dropped, as rdma_cm does.
+func TestSIDRWithoutCMAHeader(t *testing.T) {
+	w := newWorld(t, 1)
+	w.listen(wire.PortSpaceUDP, 1)
+	w.connect(wire.PortSpaceUDP)
+	m, _ := w.a.NextMAD()
+	wire.SIDRREQAt(m.Data.Data()).PrivateData()[0] = 1
+	w.b.Handle(w.now, &Path{Local: w.b.addr, Remote: w.a.addr}, m.Data[:])
+	if got := answer(w, w.b); got != nil || w.b.Counters()[CounterBadMessage] != 1 {
+		w.fatal("answer %v", got)
+	}
+	w.checkEmpty(w.b, 1)
+}
+
 func TestSIDRBacklog(t *testing.T) {
 	w := newWorld(t, 1)
 	w.listen(wire.PortSpaceUDP, 2)
