@@ -21,6 +21,7 @@ var allowed = map[string][]string{
 	"internal/ibv":       {},
 	"internal/buildinfo": {},
 	"internal/pcap":      {},
+	"internal/pcapng":    {},
 	"internal/wire":      {"internal/psn", "internal/ibv"},
 	"internal/queue":     {"internal/ibv"},
 	"internal/memory":    {"internal/ibv", "internal/mono", "internal/queue"},

@@ -90,6 +90,9 @@ func (r *Reader) Next() (Packet, error) {
 		Len:  int(r.order.Uint32(h[12:16])),
 	}
 	if _, err := io.ReadFull(r.r, p.Data); err != nil {
+		if errors.Is(err, io.EOF) {
+			err = io.ErrUnexpectedEOF // the end of the file is not here
+		}
 		return Packet{}, fmt.Errorf("%w: data: %w", ErrCorrupt, err)
 	}
 	return p, nil

@@ -158,6 +158,13 @@ func (h *pairHost) modifyQP(q *QP, attr *ibv.QPAttr, mask ibv.AttrMask) {
 	}
 }
 
+// note tells who records the simulation what happens at h.
+func (h *pairHost) note(format string, args ...any) {
+	if h.w.rec != nil {
+		h.w.rec.note(h.w.now, int(h.end), fmt.Sprintf(format, args...))
+	}
+}
+
 // next is when the host must be looked at, apart from arrivals.
 func (h *pairHost) next() mono.Time { return mono.Min(h.nextApp, h.due()) }
 
@@ -229,13 +236,15 @@ func (h *pairHost) send(in *Intent) {
 	h.ipID++
 	copy(ib, in.Hdr[:in.HdrLen])
 	if !h.tx.Gather(in, ib[in.HdrLen:in.HdrLen+in.Len]) {
-		w.logf("%v !! %v PSN %#x: payload is gone", h.end, in.Info.Name, uint32(in.PSN))
+		h.note("%v PSN %#x: payload is gone", in.Info.Name, uint32(in.PSN))
 		in.QP.PayloadFault(w.now, in)
 		return
 	}
 	covered := len(frame) - h.path.L3() - wire.ICRCLen
 	binary.LittleEndian.PutUint32(frame[len(frame)-wire.ICRCLen:], wire.ICRC(frame, h.path.L3(), covered))
-	w.logf("%v -> %v", h.end, describePacket(ib, in.Len))
+	if w.rec != nil {
+		w.rec.frame(w.now, int(h.end), true, frame)
+	}
 	w.link.Send(w.now, h.end, frame)
 }
 
@@ -262,15 +271,17 @@ func (h *pairHost) receive(frame []byte) {
 			headers += info.HeaderLen
 		}
 	}
+	if w.rec != nil {
+		w.rec.frame(w.now, int(h.end), false, frame)
+	}
 	segs := w.cut(frame, headers)
 	h.nextRef++
 	h.pkt = wire.Packet{Ref: h.nextRef}
 	if r := h.pkt.Parse(segs...); r != wire.Accept {
-		w.logf("%v <- dropped: %v", h.end, r)
+		h.note("dropped: %v", r)
 		h.dropped[r]++
 		return
 	}
-	w.logf("%v <- %v", h.end, describePacket(h.pkt.BTH, h.pkt.PayloadLen))
 	q := h.qp
 	if !h.pkt.Info.Response {
 		q = h.taker()
@@ -308,7 +319,7 @@ func (h *pairHost) releaseFrames() {
 	}
 	h.dead = h.dead[:0]
 	for _, e := range h.env.Events {
-		h.w.logf("%v ** %v", h.end, e.Type)
+		h.note("event %v", e.Type)
 		h.events = append(h.events, e.Type)
 	}
 	h.env.Events, h.env.Woken = h.env.Events[:0], h.env.Woken[:0]

@@ -1,7 +1,6 @@
 package transport_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -160,20 +159,15 @@ func (g *generator) throughKeys(op *pairOp) {
 func TestPairWindows(t *testing.T) {
 	gaveUp, changes := 0, 0
 	const last = 120
-	for seed := uint64(2001); seed <= 2000+last; seed++ {
-		ok := t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
-			p := drawParams(seed)
-			p.windows = true
-			n, broke := runWindows(t, p)
-			changes += n
-			if broke {
-				gaveUp++
-			}
-		})
-		if !ok {
-			return
+	eachSeed(t, "", 2001, 2000+last, func(t *testing.T, seed uint64, rec worldRecorder) {
+		p := drawParams(seed)
+		p.windows, p.rec = true, rec
+		n, broke := runWindows(t, p)
+		changes += n
+		if broke {
+			gaveUp++
 		}
-	}
+	})
 	if gaveUp > last/4 || changes < 5*last {
 		t.Errorf("%d of %d connections broke, %d keys were changed: the conditions test little", gaveUp, last, changes)
 	}

@@ -2,7 +2,6 @@ package transport_test
 
 import (
 	"bytes"
-	"fmt"
 	"testing"
 	"time"
 
@@ -21,26 +20,26 @@ func TestPairOneWay(t *testing.T) {
 	first, last := seedRange(1, 100)
 	for _, typ := range oneWayTypes {
 		sent, delivered, abandoned := 0, 0, uint64(0)
-		for seed := first; seed <= last; seed++ {
-			t.Run(fmt.Sprintf("%v/seed=%d", typ, seed), func(t *testing.T) {
-				w := runFlow(t, drawFlow(seed, typ), nil, *pairSeed != 0)
-				for _, h := range w.hosts {
-					sent += len(h.flow.messages)
-					delivered += h.flow.delivered
-					abandoned += h.env.Counters[AbandonedMessages]
-				}
-			})
-		}
+		eachSeed(t, typ.String()+"/", first, last, func(t *testing.T, seed uint64, rec worldRecorder) {
+			p := drawFlow(seed, typ)
+			p.rec = rec
+			w := runFlow(t, p, nil)
+			for _, h := range w.hosts {
+				sent += len(h.flow.messages)
+				delivered += h.flow.delivered
+				abandoned += h.env.Counters[AbandonedMessages]
+			}
+		})
 		if *pairSeed == 0 && (delivered < sent/4 || delivered == sent || (abandoned != 0) != (typ == ibv.QPTypeUC)) {
 			t.Errorf("%v: %d of %d messages delivered, %d abandoned: the conditions test little", typ, delivered, sent, abandoned)
 		}
 	}
 }
 
-func runFlow(t *testing.T, p pairParams, script func(simnet.End, uint64, []byte) simnet.Fate, trace bool) *pairWorld {
+func runFlow(t *testing.T, p pairParams, script func(simnet.End, uint64, []byte) simnet.Fate) *pairWorld {
 	t.Helper()
 	w := newPairWorld(t, p)
-	w.trace, w.link.Script = trace, script
+	w.link.Script = script
 	for _, h := range w.hosts {
 		h.flow = &pairFlow{h: h}
 	}
@@ -94,7 +93,7 @@ func TestPairOneWayOnACalmLink(t *testing.T) {
 		for seed := uint64(1); seed <= 10; seed++ {
 			p := flowParams(typ)
 			p.seed, p.v6 = seed, seed%2 == 0
-			w := runFlow(t, p, nil, false)
+			w := runFlow(t, p, nil)
 			for _, h := range w.hosts {
 				want := 0
 				for _, m := range h.flow.messages {
@@ -126,7 +125,7 @@ func TestPairOneWayEachFrameOnce(t *testing.T) {
 	for _, typ := range oneWayTypes {
 		p := flowParams(typ)
 		p.ops = [2]int{12, 0}
-		calm := runFlow(t, p, nil, false)
+		calm := runFlow(t, p, nil)
 		whole := calm.hosts[1].flow.delivered
 		for n := range calm.link.Stats(simnet.A).Sent {
 			w := runFlow(t, p, func(_ simnet.End, i uint64, _ []byte) simnet.Fate {
@@ -134,7 +133,7 @@ func TestPairOneWayEachFrameOnce(t *testing.T) {
 					return simnet.Lose
 				}
 				return simnet.Chance
-			}, false)
+			})
 			lost := whole - w.hosts[1].flow.delivered
 			if mayBeWrite := typ == ibv.QPTypeUC; lost != 1 && (!mayBeWrite || lost != 0) {
 				t.Errorf("%v: frame %d was lost, and with it %d messages", typ, n, lost)

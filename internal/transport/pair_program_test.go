@@ -75,7 +75,7 @@ func (h *pairHost) postSends(n int) {
 		if op.inline != nil {
 			copy(queue.SendInline(slot), op.inline)
 		}
-		h.w.logf("%v posts %d: %v %v, %d B to %#x", h.end, op.wqe.WRID, op.wqe.Opcode, op.wqe.Flags, op.wqe.Length, op.wqe.RemoteAddr)
+		h.note("posts %d: %v %v, %d B to %#x", op.wqe.WRID, op.wqe.Opcode, op.wqe.Flags, op.wqe.Length, op.wqe.RemoteAddr)
 		h.sq.Publish(1)
 		p.posted++
 	}
@@ -114,7 +114,7 @@ func (h *pairHost) collect() {
 				h.w.failf("%v: completion %+v", h.end, c)
 			}
 			c.QPN, c.QPContext, c.Timestamp = 0, 0, 0
-			h.w.logf("%v completes %d: %v %v", h.end, c.WRID, c.Opcode, c.Status)
+			h.note("completes %d: %v %v", c.WRID, c.Opcode, c.Status)
 			side.check(&c)
 		}
 	}

@@ -1,7 +1,6 @@
 package transport_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -14,31 +13,26 @@ import (
 func TestPairShared(t *testing.T) {
 	gaveUp, refused := 0, uint64(0)
 	const last = 60
-	for seed := uint64(1001); seed <= 1000+last; seed++ {
-		ok := t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
-			p := drawParams(seed)
-			p.shared = true
-			w := newPairWorld(t, p)
-			for _, h := range w.hosts {
-				h.writeProgram(w.ops[h.end])
-			}
-			w.runToEnd()
-			broke := false
-			for _, h := range w.hosts {
-				broke = broke || h.prog.failed != ibv.WCSuccess
-			}
-			for _, h := range w.hosts {
-				h.checkEnd(broke)
-				refused += h.env.Counters[SendRNRErr]
-			}
-			if broke {
-				gaveUp++
-			}
-		})
-		if !ok {
-			return
+	eachSeed(t, "", 1001, 1000+last, func(t *testing.T, seed uint64, rec worldRecorder) {
+		p := drawParams(seed)
+		p.shared, p.rec = true, rec
+		w := newPairWorld(t, p)
+		for _, h := range w.hosts {
+			h.writeProgram(w.ops[h.end])
 		}
-	}
+		w.runToEnd()
+		broke := false
+		for _, h := range w.hosts {
+			broke = broke || h.prog.failed != ibv.WCSuccess
+		}
+		for _, h := range w.hosts {
+			h.checkEnd(broke)
+			refused += h.env.Counters[SendRNRErr]
+		}
+		if broke {
+			gaveUp++
+		}
+	})
 	if gaveUp > last/4 || refused == 0 {
 		t.Errorf("%d of %d connections broke, %d requests were refused: the conditions test little", gaveUp, last, refused)
 	}

@@ -3,7 +3,6 @@ package transport_test
 import (
 	"bytes"
 	"flag"
-	"fmt"
 	"testing"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -34,24 +33,21 @@ func seedRange(first, usual uint64) (from, to uint64) {
 func TestPair(t *testing.T) {
 	first, last := seedRange(1, 200)
 	gaveUp := 0
-	for seed := first; seed <= last; seed++ {
-		if !t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
-			if runPair(t, drawParams(seed), *pairSeed != 0) {
-				gaveUp++
-			}
-		}) {
-			t.Fatalf("replay with: go test ./internal/transport -run 'TestPair$' -seed %d -v", seed)
+	eachSeed(t, "", first, last, func(t *testing.T, seed uint64, rec worldRecorder) {
+		p := drawParams(seed)
+		p.rec = rec
+		if runPair(t, p) {
+			gaveUp++
 		}
-	}
+	})
 	if total := int(last - first + 1); gaveUp > total/4 {
 		t.Errorf("%d of %d connections broke: the conditions test little", gaveUp, total)
 	}
 }
 
 // runPair reports whether a side ran out of retries.
-func runPair(t *testing.T, p pairParams, trace bool) (gaveUp bool) {
+func runPair(t *testing.T, p pairParams) (gaveUp bool) {
 	w := newPairWorld(t, p)
-	w.trace = trace
 	for _, h := range w.hosts {
 		h.writeProgram(w.ops[h.end])
 	}

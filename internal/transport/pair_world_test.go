@@ -36,6 +36,7 @@ type pairParams struct {
 	fromB      simnet.Conditions
 	eager      bool // post everything at once, receives first
 	lateRecvs  bool // post all sends at once, but receives one by one, recvPause apart
+	rec        worldRecorder
 }
 
 // drawParams derives everything from a seed.
@@ -104,7 +105,6 @@ type pairWorld struct {
 	link  *simnet.Link
 	hosts [2]*pairHost
 	now   mono.Time
-	trace bool
 	cut   func(frame []byte, headers int) [][]byte
 
 	disturbed bool // the test loses or delays frames by itself
@@ -137,17 +137,14 @@ func (w *pairWorld) gid(e simnet.End) ibv.GID {
 	return ibv.GIDOf(netip.MustParseAddr(addr[e]))
 }
 
-// logf writes a line of the trace: what a replay of one seed shows with -v.
-func (w *pairWorld) logf(format string, args ...any) {
-	if w.trace {
-		w.Logf("%10v "+format, append([]any{w.now.Sub(pairBegin)}, args...)...)
-	}
-}
-
 // failf ends the test; the message has the seed.
 func (w *pairWorld) failf(format string, args ...any) {
 	w.Helper()
-	w.Fatalf("seed %d at %v: %s", w.seed, w.now.Sub(pairBegin), fmt.Sprintf(format, args...))
+	text := fmt.Sprintf(format, args...)
+	for _, h := range w.hosts {
+		h.note("FAILED: %s", text)
+	}
+	w.Fatalf("seed %d at %v: %s", w.seed, w.now.Sub(pairBegin), text)
 }
 
 // Limits of a simulation: what takes longer is stuck.

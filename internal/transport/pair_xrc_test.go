@@ -1,7 +1,6 @@
 package transport_test
 
 import (
-	"fmt"
 	"testing"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -41,17 +40,13 @@ func (h *pairHost) connectXRC(attr ibv.QPAttr) {
 func TestPairXRC(t *testing.T) {
 	first, last := seedRange(2001, 100)
 	gaveUp := 0
-	for seed := first; seed <= last; seed++ {
-		if !t.Run(fmt.Sprint("seed=", seed), func(t *testing.T) {
-			p := drawParams(seed)
-			p.typ = ibv.QPTypeXRCSend
-			if runPair(t, p, *pairSeed != 0) {
-				gaveUp++
-			}
-		}) {
-			t.Fatalf("replay with: go test ./internal/transport -run 'TestPairXRC$' -seed %d -v", seed)
+	eachSeed(t, "", first, last, func(t *testing.T, seed uint64, rec worldRecorder) {
+		p := drawParams(seed)
+		p.typ, p.rec = ibv.QPTypeXRCSend, rec
+		if runPair(t, p) {
+			gaveUp++
 		}
-	}
+	})
 	if total := int(last - first + 1); gaveUp > total/4 {
 		t.Errorf("%d of %d connections broke: the conditions test little", gaveUp, total)
 	}

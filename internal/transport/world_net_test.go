@@ -41,7 +41,7 @@ type worldRecorder interface {
 type worldFailure string
 
 // runWorld runs the simulation that p describes and returns what was wrong with
-// it. The world it returns is for statistics.
+// it.
 func runWorld(p worldParams, rec worldRecorder) (w *world, failure error) {
 	defer func() {
 		switch v := recover().(type) {
@@ -52,15 +52,17 @@ func runWorld(p worldParams, rec worldRecorder) (w *world, failure error) {
 			failure = fmt.Errorf("seed %d: panic: %v\n%s", p.seed, v, debug.Stack())
 		}
 	}()
-	w = newWorld(p, rec)
+	w = &world{worldParams: p, rnd: rand.New(rand.NewPCG(p.seed, 11)), now: pairBegin, rec: rec}
+	w.build()
 	w.run()
 	w.checkEnd()
 	w.tearDown()
 	return w, nil
 }
 
-func newWorld(p worldParams, rec worldRecorder) *world {
-	w := &world{worldParams: p, rnd: rand.New(rand.NewPCG(p.seed, 11)), now: pairBegin, rec: rec}
+// build makes the network, the hosts and the connections.
+func (w *world) build() {
+	p := &w.worldParams
 	w.net = simnet.NewStar(p.seed, len(p.hosts), simnet.Conditions{}, simnet.Conditions{})
 	for i := range p.hosts {
 		w.net.SetUp(i, p.hosts[i].up)
@@ -73,7 +75,6 @@ func newWorld(p worldParams, rec worldRecorder) *world {
 	for _, f := range p.faults {
 		w.after(f.at, func() { w.hosts[f.host].suffer(f) })
 	}
-	return w
 }
 
 func (w *world) gid(host int) ibv.GID {

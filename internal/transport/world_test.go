@@ -1,6 +1,7 @@
 package transport_test
 
 import (
+	"errors"
 	"fmt"
 	"testing"
 
@@ -23,16 +24,18 @@ func TestWorld(t *testing.T) {
 	}
 }
 
-// checkWorld runs a simulation.
+// checkWorld runs a simulation. One that fails runs again, recorded.
 func checkWorld(t *testing.T, seed uint64) *world {
 	t.Helper()
-	var rec worldRecorder
-	if *pairSeed != 0 && testing.Verbose() {
-		rec = worldTrace{t}
-	}
-	w, err := runWorld(drawWorld(seed), rec)
+	w, err := runWorld(drawWorld(seed), traceOf(t))
 	if err != nil {
-		t.Errorf("%v\nreplay with: go test ./internal/transport -run 'TestWorld$' -seed %d -v", err, seed)
+		f := captureFile(t, seed)
+		c := newWorldCapture(f, len(drawWorld(seed).hosts))
+		again, _ := runWorld(drawWorld(seed), c)
+		if err := errors.Join(c.end(again.now, err.Error()), f.Close()); err != nil {
+			t.Error(err)
+		}
+		t.Fatalf("%v\n%s", err, howToReplay(t, seed, f.Name()))
 	}
 	return w
 }

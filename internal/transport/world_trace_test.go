@@ -10,6 +10,14 @@ import (
 // worldTrace logs what happens, a line each: what a replay of one seed shows.
 type worldTrace struct{ t testing.TB }
 
+// traceOf is the trace of a test that runs one simulation with -v, else nil.
+func traceOf(t testing.TB) worldRecorder {
+	if *pairSeed != 0 && testing.Verbose() {
+		return worldTrace{t}
+	}
+	return nil
+}
+
 func (r worldTrace) frame(at mono.Time, host int, outbound bool, frame []byte) {
 	way := "<-"
 	if outbound {
