@@ -74,6 +74,7 @@ var sendOpcodes = map[ibv.WROpcode]ibv.WCOpcode{
 	ibv.WRRDMAWrite: ibv.WCRDMAWrite, ibv.WRRDMAWriteWithImm: ibv.WCRDMAWrite, ibv.WRRDMARead: ibv.WCRDMARead,
 	ibv.WRAtomicCmpAndSwp: ibv.WCCompSwap, ibv.WRAtomicFetchAdd: ibv.WCFetchAdd,
 	ibv.WRAtomicWrite: ibv.WCAtomicWrite, ibv.WRFlush: ibv.WCFlush,
+	ibv.WRBindMW: ibv.WCBindMW, ibv.WRLocalInv: ibv.WCLocalInv, ibv.WRRegMR: ibv.WCRegMR,
 }
 
 // Completes wants exactly these completions of send work requests since the last

@@ -192,7 +192,9 @@ func (s *Stage) answer(p *Packet, f *fields) {
 			if p.has(setLen) {
 				n = p.n
 			}
-			f.payload = string(s.Remote(a.off+k*MTU, n))
+			if n > 0 { // of no bytes the address may be any
+				f.payload = string(s.Remote(a.off+k*MTU, n))
+			}
 		}
 	}
 }

@@ -44,6 +44,22 @@ func (s *Stage) RemoteKey() uint32 { return s.remote.RKey() }
 // Remote is n bytes at off of the memory that the peer reaches, as they are now.
 func (s *Stage) Remote(off, n int) []byte { return s.remote.mem[off : off+n] }
 
+// FreshRemote is what the remote memory held when the test began.
+func (s *Stage) FreshRemote(off, n int) []byte { return s.remote.fresh[off : off+n] }
+
+// WindowKey is the key of a new window of type 2 to n bytes at off of the remote
+// memory, bound with these rights through the queue pair.
+func (s *Stage) WindowKey(off int, n uint64, access ibv.Access) uint32 {
+	s.Helper()
+	mw, err := s.Env.Mem.AllocWindow(domain, ibv.MWType2)
+	s.must(err)
+	b := memory.Binding{Key: mw.Key() ^ 1, LKey: s.remote.LKey(), VA: s.RemoteVA() + uint64(off), Len: n, Access: access}
+	if !s.Env.Mem.BindWindow(domain, QPN, &b) {
+		s.Fatalf("the window cannot be bound: %+v", b)
+	}
+	return b.Key
+}
+
 // SetWord puts a number into the memory that the peer reaches.
 func (s *Stage) SetWord(off int, v uint64) { copy(s.remote.mem[off:], word(v)) }
 

@@ -4,6 +4,7 @@ import (
 	"bytes"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/memory"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
@@ -73,6 +74,14 @@ func Flush(n int) Msg {
 	return m
 }
 
+// Bind binds a memory window: a work request without packets, and so without a
+// PSN.
+func Bind(b memory.Binding) Msg {
+	m := msg(ibv.WRBindMW, 0)
+	m.w.BindRKey, m.w.BindLKey, m.w.BindAddr, m.w.BindLength, m.w.BindAccess = b.Key, b.LKey, b.VA, b.Len, b.Access
+	return m
+}
+
 // Remote moves the remote range to offset off.
 func (m Msg) Remote(off int) Msg { m.remote = off; return m }
 
@@ -113,6 +122,8 @@ func (m Msg) packets() int {
 	switch m.w.Opcode {
 	case ibv.WRSend, ibv.WRSendWithImm, ibv.WRSendWithInv, ibv.WRRDMAWrite, ibv.WRRDMAWriteWithImm, ibv.WRRDMARead:
 		return max(1, (m.n+MTU-1)/MTU)
+	case ibv.WRBindMW, ibv.WRLocalInv, ibv.WRRegMR:
+		return 0
 	default:
 		return 1
 	}

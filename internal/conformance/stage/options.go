@@ -21,7 +21,7 @@ const allAccess = ibv.AccessLocalWrite | ibv.AccessRemoteWrite | ibv.AccessRemot
 
 func defaults(typ ibv.QPType) config {
 	return config{
-		typ: typ, state: ibv.QPStateRTS, region: allAccess,
+		typ: typ, state: ibv.QPStateRTS, region: allAccess | ibv.AccessMWBind,
 		window: 64, batch: 64, depth: 64, cqe: 256,
 		attr: ibv.QPAttr{
 			Port: 1, AccessFlags: allAccess, PathMTU: ibv.MTU256, DestQPN: PeerQPN, SQPSN: SQPSN, RQPSN: RQPSN,
