@@ -6,6 +6,7 @@ import (
 
 	. "github.com/roce-xdp/roce-xdp/internal/conformance/stage"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
 )
 
 // wordAt is a number in the memory that the peer reaches.
@@ -25,3 +26,6 @@ func timeouts(n int) time.Duration {
 	}
 	return sum
 }
+
+// recvOf is the header of a receive of n entries that says it has length bytes.
+func recvOf(n uint16, length uint32) queue.RecvWQE { return queue.RecvWQE{NumSGE: n, Length: length} }

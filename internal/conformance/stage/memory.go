@@ -109,6 +109,12 @@ func (s *Stage) BufferHasOnly(id int, data []byte) {
 	s.has("receive buffer", s.bufs.mem, rest, s.bufs.fresh[rest:end])
 }
 
+// Buffer is the first n bytes of the buffer of receive id.
+func (s *Stage) Buffer(id, n int) []byte {
+	at := (id - firstRecv) * bufferSize
+	return s.bufs.mem[at : at+n]
+}
+
 func (s *Stage) has(what string, mem []byte, off int, data []byte) {
 	s.Helper()
 	for i, b := range data {

@@ -15,6 +15,7 @@ type config struct {
 	cqe    int
 	sigAll bool
 	shared bool
+	oneCQ  bool
 }
 
 const allAccess = ibv.AccessLocalWrite | ibv.AccessRemoteWrite | ibv.AccessRemoteRead | ibv.AccessRemoteAtomic | ibv.AccessFlushGlobal
@@ -63,3 +64,7 @@ func Shared() Option { return func(c *config) { c.shared = true } }
 
 // SigAll signals every send work request.
 func SigAll() Option { return func(c *config) { c.sigAll = true } }
+
+// OneCQ completes receives to the completion queue of the send queue: Completes
+// says them.
+func OneCQ() Option { return func(c *config) { c.oneCQ = true } }

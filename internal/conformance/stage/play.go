@@ -41,6 +41,9 @@ func (s *Stage) After(d time.Duration) *Stage {
 	return s.At(s.clock() + d)
 }
 
+// Now is the time on stage, for calls to QP.
+func (s *Stage) Now() mono.Time { return s.now }
+
 func (s *Stage) clock() time.Duration { return s.now.Sub(begin) }
 
 // Gets hands over packets of the peer as one batch: what the queue pair has to

@@ -122,12 +122,16 @@ func (s *Stage) build() {
 	sq := s.ring(s.cfg.depth, queue.SendElemSize(4, 64))
 	rq := s.ring(64, queue.RecvElemSize(4))
 	scq, rcq := s.ring(s.cfg.cqe, queue.CQESize), s.ring(s.cfg.cqe, queue.CQESize)
+	sendCQ, recvCQ := transport.NewCQ(scq), transport.NewCQ(rcq)
+	if s.cfg.oneCQ {
+		recvCQ = sendCQ
+	}
 	s.sq, s.rq = queue.NewProducer(sq), queue.NewProducer(rq)
 	s.scq, s.rcq = queue.NewConsumer(scq), queue.NewConsumer(rcq)
 	c := transport.Config{
 		QPN: QPN, Type: s.cfg.typ, PD: domain, Context: context, SigAll: s.cfg.sigAll,
 		Cap:    ibv.QPCap{MaxSendWR: s.cfg.depth, MaxRecvWR: 64, MaxSendSGE: 4, MaxRecvSGE: 4, MaxInline: 64},
-		SendCQ: transport.NewCQ(scq), RecvCQ: transport.NewCQ(rcq), SQ: sq, RQ: rq,
+		SendCQ: sendCQ, RecvCQ: recvCQ, SQ: sq, RQ: rq,
 	}
 	if s.cfg.shared {
 		s.SRQ = transport.NewSRQ(rq, domain)
