@@ -56,6 +56,9 @@ const (
 	RepeatedPkts       // request packets sent more than once
 	TailProbes         // repetitions of the oldest packet because its ACK was overdue, without a NAK
 	RenewedNaks        // sequence NAKs sent again
+	EcnMarkedPkts      // packets received that a switch has marked
+	SentCNPs           // congestion notifications sent
+	HandledCNPs        // congestion notifications received
 
 	NumCounters
 )
@@ -71,6 +74,7 @@ var counterNames = [NumCounters]string{
 	"sent_naks", "drop_flush_overrun", "drop_invalidate", "address_fault",
 	"drop_qkey", "drop_no_receive", "drop_buffer_size", "drop_length", "drop_access", "abandoned_messages",
 	"local_ack_timeout_err", "repeated_pkts", "tail_probes", "renewed_naks",
+	"np_ecn_marked_roce_packets", "np_cnp_sent", "rp_cnp_handled",
 }
 
 // String is the counter's name as tools print it.

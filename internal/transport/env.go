@@ -1,6 +1,8 @@
 package transport
 
 import (
+	"time"
+
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
 )
@@ -34,6 +36,9 @@ type Env struct {
 	// KeepBudget is how many out-of-order packets a queue pair may keep; 0 keeps
 	// none.
 	KeepBudget int
+	// CNPInterval is the least time between two congestion notifications of a
+	// queue pair; 0 or less sends none.
+	CNPInterval time.Duration
 
 	Counters Counters
 
@@ -58,12 +63,13 @@ const AckInterval = 32
 // NewEnv makes an Env with default limits.
 func NewEnv(mem *memory.Table) *Env {
 	return &Env{
-		Mem:      mem,
-		Window:   DefaultWindow,
-		Woken:    make([]*CQ, 0, 64),
-		Events:   make([]Event, 0, 64),
-		Released: make([]uint64, 0, 256),
-		heldBack: make(heldEvents, 0, 64),
+		Mem:         mem,
+		Window:      DefaultWindow,
+		CNPInterval: DefaultCNPInterval,
+		Woken:       make([]*CQ, 0, 64),
+		Events:      make([]Event, 0, 64),
+		Released:    make([]uint64, 0, 256),
+		heldBack:    make(heldEvents, 0, 64),
 	}
 }
 

@@ -163,6 +163,10 @@ func (q *QP) reset() {
 	q.SetPortMTU(q.portMTU)
 	q.selfGID, q.peerGID = ibv.GID{}, ibv.GID{}
 	q.draining, q.commEst = false, false
+	q.np = notificationPoint{}
+	if q.cc != nil {
+		q.cc.reset()
+	}
 	q.reqReset()
 	q.reqCharge()
 	q.respReset()

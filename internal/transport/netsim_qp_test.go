@@ -27,6 +27,7 @@ type flowConfig struct {
 	timeout uint8
 	slots   int // messages that have memory of their own
 	tos     uint8
+	dcqcn   *DCQCN
 }
 
 // simQP is one end of a flow.
@@ -96,7 +97,7 @@ func (h *simHost) addQP(c flowConfig) *simQP {
 	scq, rcq := ring(2*simDepth, queue.CQESize), ring(2*simDepth, queue.CQESize)
 	q.sq, q.rq, q.scq, q.rcq = queue.NewProducer(sq), queue.NewProducer(rq), queue.NewConsumer(scq), queue.NewConsumer(rcq)
 	q.qp = NewQP(h.env, Config{
-		QPN: simQPN + uint32(len(h.qps)), Type: ibv.QPTypeRC, PD: 1, SendCQ: NewCQ(scq), RecvCQ: NewCQ(rcq), SQ: sq, RQ: rq, SigAll: true,
+		QPN: simQPN + uint32(len(h.qps)), Type: ibv.QPTypeRC, PD: 1, SendCQ: NewCQ(scq), RecvCQ: NewCQ(rcq), SQ: sq, RQ: rq, SigAll: true, DCQCN: c.dcqcn,
 		Cap: ibv.QPCap{MaxSendWR: simDepth, MaxRecvWR: simDepth, MaxSendSGE: 1, MaxRecvSGE: 1},
 	})
 	h.qps = append(h.qps, q)

@@ -35,6 +35,11 @@ type Config struct {
 	// but a number, type and context: the queue that a request names has the rest.
 	XRCD *XRCD
 
+	// DCQCN, when set, has the queue pair lower its rate as it says when the peer
+	// reports congestion. Its packets should then carry ECT(0) in their IP header.
+	// The engine does not change it.
+	DCQCN *DCQCN
+
 	Owner any // what the driver attaches; the engine does not look at it
 }
 
@@ -57,12 +62,17 @@ type QP struct {
 
 	req  requester
 	resp responder
+	np   notificationPoint
+	cc   *reactionPoint // nil: no limit of the rate
 }
 
 // NewQP makes a queue pair in RESET.
 func NewQP(env *Env, cfg Config) *QP {
 	q := &QP{env: env, cfg: cfg, service: serviceOf(cfg.Type)}
 	q.attr.Cap = cfg.Cap
+	if cfg.DCQCN != nil && !q.datagrams() {
+		q.cc = &reactionPoint{p: cfg.DCQCN}
+	}
 	q.reqInit()
 	q.respInit()
 	return q
@@ -82,7 +92,8 @@ func (q *QP) Config() *Config { return &q.cfg }
 func (q *QP) HandlePacket(now mono.Time, p *wire.Packet) Verdict {
 	e := q.env
 	e.count(RcvdPkts)
-	if p.Info.Opcode.Transport() != q.service {
+	cnp := p.Info.Opcode == wire.CNP && !q.datagrams()
+	if !cnp && p.Info.Opcode.Transport() != q.service {
 		e.count(DropOpcode)
 		return Release
 	}
@@ -93,13 +104,20 @@ func (q *QP) HandlePacket(now mono.Time, p *wire.Packet) Verdict {
 		return Release
 	}
 	// Datagrams come from anywhere; the Q_Key is what admits them.
-	if q.service != wire.UD && (p.SrcGID != q.peerGID || p.DstGID != q.selfGID) {
+	if !q.datagrams() && (p.SrcGID != q.peerGID || p.DstGID != q.selfGID) {
 		e.count(DropPeer)
 		return Release
 	}
 	if pk := wire.BTHAt(p.BTH).PKey(); pk&0x7fff != wire.DefaultPKey&0x7fff {
 		e.count(DropPKey)
 		return Release
+	}
+	if cnp {
+		q.reactTo(now)
+		return Release
+	}
+	if p.ECN() == wire.CE && !q.datagrams() {
+		q.noteMark(now)
 	}
 	if p.Info.Response {
 		if q.state == ibv.QPStateRTR {
@@ -141,7 +159,7 @@ func (q *QP) Poll(now mono.Time, tx *Batch) (more bool) {
 	default:
 		return false
 	}
-	if q.respPoll(now, tx) {
+	if q.npPoll(tx) || q.respPoll(now, tx) {
 		return true
 	}
 	// The responder may have found the memory of a READ gone and failed.
@@ -159,7 +177,7 @@ func (q *QP) Poll(now mono.Time, tx *Batch) (more bool) {
 func (q *QP) NextDeadline() mono.Time {
 	switch q.state {
 	case ibv.QPStateRTR, ibv.QPStateRTS, ibv.QPStateSQD:
-		return mono.Min(q.reqDeadline(), q.respDeadline())
+		return mono.Min(q.npDeadline(), mono.Min(q.reqDeadline(), q.respDeadline()))
 	case ibv.QPStateErr:
 		return q.respDeadline() // the NAK that explains the error
 	default:
@@ -254,6 +272,9 @@ func (q *QP) qkey() uint32 {
 	}
 	return q.attr.QKey
 }
+
+// datagrams reports whether q has no peer of its own.
+func (q *QP) datagrams() bool { return q.service == wire.UD }
 
 // psnOf reads the PSN of a packet.
 func psnOf(p *wire.Packet) psn.PSN { return wire.BTHAt(p.BTH).PSN() }

@@ -327,7 +327,7 @@ func (q *QP) reqDistrust(now mono.Time) {
 }
 
 // reqMend sends the next packet that is to be repeated.
-func (q *QP) reqMend(tx *Batch) reqState {
+func (q *QP) reqMend(now mono.Time, tx *Batch) reqState {
 	r := &q.req
 	f := &r.fix
 	if int32(f.wqe-r.head) < 0 {
@@ -356,6 +356,7 @@ func (q *QP) reqMend(tx *Batch) reqState {
 				break
 			}
 			wire.BTHAt(in.Hdr[:]).SetAckReq(true)
+			q.paced(now, in)
 			f.at = f.at.Add(n)
 			f.end = later(f.end, f.at)
 			return reqSending

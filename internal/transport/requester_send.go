@@ -34,6 +34,9 @@ func (q *QP) reqPoll(now mono.Time, tx *Batch) (more bool) {
 		r.due = now
 		return true
 	}
+	if r.state == reqPaced {
+		r.due = mono.Min(r.due, q.cc.next)
+	}
 	return false
 }
 
@@ -45,8 +48,10 @@ func (q *QP) reqStep(now mono.Time, tx *Batch) reqState {
 		return reqDead
 	case r.rnrUntil != mono.Never:
 		return reqRNR
+	case q.held(now):
+		return reqPaced
 	case r.fix.at != r.fix.end:
-		return q.reqMend(tx)
+		return q.reqMend(now, tx)
 	case r.cur != r.tail:
 	case q.state == ibv.QPStateSQD:
 		return reqDrain
@@ -86,6 +91,7 @@ func (q *QP) reqStep(now mono.Time, tx *Batch) reqState {
 		return reqFailed
 	}
 	r.pass(w, n)
+	q.paced(now, in)
 	if !q.oneWay() {
 		asked := r.ask(in, r.inflight() >= q.reqWindowNow() || tx.full(r.maxSGE) || q.reqOverBudget())
 		if asked && first && !r.timing {

@@ -9,6 +9,7 @@ const (
 	reqRoom                    // the batch is full
 	reqWindow                  // as many packets as the window allows are unacknowledged
 	reqBudget                  // as many are unacknowledged as all queue pairs of the worker may have together
+	reqPaced                   // the rate of the queue pair allows for the next packet later
 	reqCredit                  // as many READs and atomics as max_rd_atomic are outstanding
 	reqFence                   // a fenced request waits for earlier READs and atomics
 	reqOrder                   // an operation on keys waits for all earlier requests
@@ -19,7 +20,7 @@ const (
 )
 
 var reqStateNames = [...]string{
-	"SENDING", "IDLE", "ROOM", "WINDOW", "BUDGET", "RD_ATOMIC", "FENCE", "ORDER", "RNR", "DRAIN", "FAILED", "DEAD",
+	"SENDING", "IDLE", "ROOM", "WINDOW", "BUDGET", "PACED", "RD_ATOMIC", "FENCE", "ORDER", "RNR", "DRAIN", "FAILED", "DEAD",
 }
 
 // String names the state for traces.

@@ -44,7 +44,7 @@ func (q *QP) respAddPatch(x *respPacket, s *savedResult, off, end uint32) bool {
 }
 
 // respSendPatches sends them. One whose memory is gone is dropped: to a duplicate
-// there is no other answer.
+// there is no other answer. It reports whether the batch lacks room.
 func (q *QP) respSendPatches(now mono.Time, tx *Batch) (more bool) {
 	p := &q.resp.patches
 	if p.empty() {
@@ -53,6 +53,9 @@ func (q *QP) respSendPatches(now mono.Time, tx *Batch) (more bool) {
 	for !p.empty() {
 		if tx.full(1) {
 			return true
+		}
+		if q.respHeld(now) {
+			return false
 		}
 		s := &p.list[p.next]
 		if !q.respSendRead(now, tx, s, s.first.Add(int(s.pos)/q.mtu)) || s.pos == s.stop {

@@ -39,6 +39,9 @@ func (q *QP) respPoll(now mono.Time, tx *Batch) (more bool) {
 		if tx.full(1) {
 			return true
 		}
+		if q.respHeld(now) {
+			return false
+		}
 		q.respSendResult(now, tx, q.resp.slot(st.serve))
 	}
 	if !st.has(nakDue | ackDue) {
@@ -55,6 +58,16 @@ func (q *QP) respPoll(now mono.Time, tx *Batch) (more bool) {
 	// A NAK acknowledges everything before its PSN.
 	st.flags &^= nakDue | ackDue
 	return false
+}
+
+// respHeld reports whether the next response must wait for its turn at the rate of
+// the queue pair, and what comes after it with it.
+func (q *QP) respHeld(now mono.Time) bool {
+	if !q.held(now) {
+		return false
+	}
+	q.resp.due = q.cc.next
+	return true
 }
 
 // respLastWords sends, in ERR, what was due before the NAK that led there, and
@@ -151,6 +164,7 @@ func (q *QP) respSendRead(now mono.Time, tx *Batch, s *savedResult, p psn.PSN) b
 	}
 	in.finish()
 	q.env.Counters[SentBytes] += uint64(n)
+	q.paced(now, in)
 	s.pos += n
 	s.flags |= savedStarted
 	return true
