@@ -16,6 +16,7 @@ import (
 	"github.com/roce-xdp/roce-xdp/datapath/xsk"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
+	"github.com/roce-xdp/roce-xdp/internal/transport"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
@@ -76,6 +77,7 @@ type Device struct {
 
 	mu        sync.Mutex // guards what follows; never taken by who holds a worker's lock
 	link      linkInfo
+	reaction  *transport.DCQCN // of queue pairs made last, nil if none reacts to congestion
 	gids      gidTable
 	numbers   qpnSource
 	pds       map[uint32]int

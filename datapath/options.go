@@ -7,6 +7,7 @@ import (
 	"github.com/roce-xdp/roce-xdp/bpf"
 	"github.com/roce-xdp/roce-xdp/datapath/xsk"
 	"github.com/roce-xdp/roce-xdp/internal/transport"
+	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
 // PollPolicy says what a background goroutine does when it runs out of work.
@@ -71,6 +72,18 @@ type Options struct {
 	// keep until the gap closes, requests and READ responses together. Default 256,
 	// as Window: less than what is under way helps little. Negative keeps none.
 	KeepBudget int
+
+	// Congestion is what queue pairs do when their peer reports congestion, unless
+	// they are made with something else. The default is verbs.CongestionNone.
+	// Marks of the network are reported to peers in any case.
+	Congestion verbs.Congestion
+	// LineRate is the rate in bit/s at which queue pairs with congestion control
+	// begin and that they return to, at least 1 Mbit/s. Default is the link's speed,
+	// or 10 Gbit/s when it has none.
+	LineRate int64
+	// CNPInterval is the least time between two reports of congestion by a queue
+	// pair, up to a second. Default 50 us; negative reports none.
+	CNPInterval time.Duration
 }
 
 const (
@@ -92,6 +105,7 @@ const (
 	fullFrameSize = 4096
 	maxSpin       = time.Second
 	maxKeepPerQP  = 1 << 12
+	maxCNPWait    = time.Second
 )
 
 // complete returns o with defaults for a device of the given number of queues on
@@ -161,6 +175,9 @@ func completePolicy(c *Options, cpus int) error {
 	if c.Window < minWindow || c.Window > maxWindow {
 		return fmt.Errorf("%w: Window is %d: %d to %d packets are possible", ErrConfig, c.Window, minWindow, maxWindow)
 	}
+	if err := completeCongestion(c); err != nil {
+		return err
+	}
 	switch {
 	case c.KeepBudget == 0:
 		c.KeepBudget = defaultKeep
@@ -168,6 +185,23 @@ func completePolicy(c *Options, cpus int) error {
 		c.KeepBudget = 0
 	case c.KeepBudget > maxKeepPerQP:
 		return fmt.Errorf("%w: KeepBudget is %d: at most %d", ErrConfig, c.KeepBudget, maxKeepPerQP)
+	}
+	return nil
+}
+
+// completeCongestion does the same for what is about congestion, in place.
+func completeCongestion(c *Options) error {
+	if !c.Congestion.Valid() {
+		return fmt.Errorf("%w: Congestion is %v: %v and %v are possible", ErrConfig, c.Congestion, verbs.CongestionNone, verbs.CongestionDCQCN)
+	}
+	if c.LineRate < 0 || c.LineRate != 0 && c.LineRate < megabit {
+		return fmt.Errorf("%w: LineRate is %d bit/s: at least %d is needed", ErrConfig, c.LineRate, megabit)
+	}
+	if c.CNPInterval > maxCNPWait {
+		return fmt.Errorf("%w: CNPInterval is %v: up to %v is possible", ErrConfig, c.CNPInterval, maxCNPWait)
+	}
+	if c.CNPInterval == 0 {
+		c.CNPInterval = transport.DefaultCNPInterval
 	}
 	return nil
 }

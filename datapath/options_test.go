@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/transport"
 )
 
@@ -74,6 +75,12 @@ func TestOptionsRanges(t *testing.T) {
 			Neighbors: map[netip.Addr]net.HardwareAddr{addrB: {1, 2}}}}}, "cannot have the neighbour"},
 		{"keep nothing", Options{KeepBudget: -1}, ""},
 		{"keep too much", Options{KeepBudget: 5000}, "KeepBudget is 5000"},
+		{"congestion control", Options{Congestion: ibv.CongestionDCQCN, LineRate: 1_000_000, CNPInterval: time.Second}, ""},
+		{"no congestion reports", Options{CNPInterval: -1}, ""},
+		{"unknown congestion control", Options{Congestion: 3}, "Congestion is"},
+		{"slow line", Options{LineRate: 999_999}, "LineRate is 999999"},
+		{"line below zero", Options{LineRate: -1}, "LineRate is -1"},
+		{"rare congestion reports", Options{CNPInterval: time.Minute}, "CNPInterval is 1m0s"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := tt.o.complete(4, 4)

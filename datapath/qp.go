@@ -81,6 +81,9 @@ func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) 
 			return nil, fmt.Errorf("%w: the shared receive queue is not of this device", ErrInvalid)
 		}
 	}
+	if !attr.Congestion.Valid() {
+		return nil, fmt.Errorf("%w: congestion control %v", ErrInvalid, attr.Congestion)
+	}
 	c := attr.Cap
 	if c.MaxSendWR < 0 || c.MaxSendWR > ibv.MaxQPWR || c.MaxRecvWR < 0 || c.MaxRecvWR > ibv.MaxQPWR ||
 		c.MaxSendSGE < 0 || c.MaxSendSGE > ibv.MaxSGE || c.MaxRecvSGE < 0 || c.MaxRecvSGE > ibv.MaxSGE ||
@@ -105,7 +108,7 @@ func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) 
 	q := &qp{dev: d, srq: shared, timerPos: noTimer, datagram: attr.Type.Datagram()}
 	q.cfg = transport.Config{
 		Type: attr.Type, PD: memory.PD(attr.PD), Cap: c, SigAll: attr.SigAll, Context: attr.Context,
-		SendCQ: send.t, SQ: sq, RQ: rq, Owner: q,
+		SendCQ: send.t, SQ: sq, RQ: rq, DCQCN: d.dcqcn(attr.Congestion), Owner: q,
 	}
 	if recv != nil {
 		q.cfg.RecvCQ = recv.t

@@ -83,6 +83,9 @@ func (q *qp) findRoute(attr *ibv.QPAttr, mask ibv.AttrMask) (self ibv.GID, r rou
 		label = wire.FlowLabelFromQPNs(q.num, remote&0xFFFFFF)
 	}
 	r.fields.UDPSrcPort = wire.FlowLabelToPort(label)
+	if q.cfg.DCQCN != nil {
+		r.fields.TOS = r.fields.TOS&^ecnMask | ect0
+	}
 	return self, r, nil
 }
 

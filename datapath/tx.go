@@ -171,6 +171,9 @@ func (w *worker) frameOut(q *qp, in *transport.Intent, to way) bool {
 	if in.Info.Opcode == wire.RC|wire.Flush {
 		q.flush.reICRC(buf[:size], path.Len())
 	}
+	if in.Info.Opcode == wire.CNP {
+		setTOS(buf[:size], path.L3(), path.IPv6(), cnpTOS)
+	}
 	if to.at.local {
 		w.tx.use(addr, 1)
 		w.loop = append(w.loop, xsk.Desc{Addr: addr, Len: uint32(size)})

@@ -108,6 +108,7 @@ func newWorker(d *Device, id int, port xsk.Port, waiter xsk.Waiter) *worker {
 		napTimer: time.NewTimer(time.Hour),
 		knownDue: mono.Never,
 	}
+	w.env.CNPInterval = d.opts.CNPInterval
 	w.napTimer.Stop()
 	w.due.Store(int64(mono.Never))
 	w.until.Store(int64(mono.Never))

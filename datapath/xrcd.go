@@ -134,12 +134,15 @@ func (d *Device) createTarget(attr *verbs.ProviderQPInit) (verbs.ProviderQP, err
 	if attr.SendCQ != nil || attr.RecvCQ != nil || attr.SRQ != nil || attr.PD != 0 || attr.Cap != (ibv.QPCap{}) {
 		return nil, fmt.Errorf("%w: an XRC target has no queues and no protection domain", ErrInvalid)
 	}
+	if !attr.Congestion.Valid() {
+		return nil, fmt.Errorf("%w: congestion control %v", ErrInvalid, attr.Congestion)
+	}
 	x, err := d.enterXRCD(attr.XRCD)
 	if err != nil {
 		return nil, err
 	}
 	q := &qp{dev: d, xrcd: x, timerPos: noTimer}
-	q.cfg = transport.Config{Type: attr.Type, Context: attr.Context, XRCD: x.t, Owner: q}
+	q.cfg = transport.Config{Type: attr.Type, Context: attr.Context, XRCD: x.t, DCQCN: d.dcqcn(attr.Congestion), Owner: q}
 	h := &target{qp: q}
 	q.targets = []*target{h}
 	if err := d.enroll(q, nil, nil); err != nil {

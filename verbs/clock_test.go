@@ -41,17 +41,26 @@ func TestQueryPKey(t *testing.T) {
 }
 
 func TestInitAttr(t *testing.T) {
-	_, ctx := newFake(t)
+	f, ctx := newFake(t)
 	pd := must(ctx.AllocPD())(t)
 	want := verbs.QPInitAttr{
 		Type: verbs.UD, SendCQ: must(ctx.CreateCQ(1))(t), RecvCQ: must(ctx.CreateCQ(1))(t), SRQ: must(pd.CreateSRQ(nil))(t),
 		Cap: verbs.QPCap{MaxSendWR: 7, MaxSendSGE: 2, MaxInline: 9}, SigAll: true, Context: 42,
+		Congestion: verbs.CongestionDCQCN,
 	}
 	qp := must(pd.CreateQP(&want))(t)
 	got := qp.InitAttr()
 	if got.SendCQ != want.SendCQ || got.RecvCQ != want.RecvCQ || got.SRQ != want.SRQ || qp.PD() != pd {
 		t.Error("other objects")
 	}
+	if c := f.qps[0].init.Congestion; c != want.Congestion {
+		t.Errorf("the provider was told %v", c)
+	}
+	want.Congestion = 3
+	if _, err := pd.CreateQP(&want); !errors.Is(err, verbs.ErrInvalid) {
+		t.Errorf("unknown congestion control: %v", err)
+	}
+	want.Congestion = verbs.CongestionDCQCN
 	got.SendCQ, got.RecvCQ, got.SRQ, want.SendCQ, want.RecvCQ, want.SRQ = nil, nil, nil, nil, nil, nil
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)

@@ -22,6 +22,7 @@ type (
 	AttrMask       = ibv.AttrMask       // which attributes a Modify sets
 	QPAttr         = ibv.QPAttr         // attributes of a queue pair
 	QPCap          = ibv.QPCap          // capacities of a queue pair
+	Congestion     = ibv.Congestion     // reaction of a queue pair to congestion
 	SRQAttr        = ibv.SRQAttr        // attributes of a shared receive queue
 	SRQAttrMask    = ibv.SRQAttrMask    // which of them a Modify sets
 	SRQType        = ibv.SRQType        // kind of a shared receive queue
@@ -31,6 +32,13 @@ type (
 	Advice         = ibv.Advice         // what is to happen to pages of regions
 	DeviceCap      = ibv.DeviceCap      // what a device can do
 	ODPCap         = ibv.ODPCap         // what works on memory whose pages need not be there
+)
+
+// Reactions to congestion.
+const (
+	CongestionDefault = ibv.CongestionDefault // what the device is configured to
+	CongestionNone    = ibv.CongestionNone    // none
+	CongestionDCQCN   = ibv.CongestionDCQCN   // DCQCN lowers the rate
 )
 
 // Transport services.

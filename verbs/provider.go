@@ -111,6 +111,7 @@ type ProviderQPInit struct {
 	Cap            ibv.QPCap
 	SigAll         bool
 	Context        uint64
+	Congestion     ibv.Congestion
 }
 
 // ProviderCQ is the device's side of a completion queue.

@@ -20,6 +20,10 @@ type QPInitAttr struct {
 	Cap     QPCap
 	SigAll  bool   // every send work request generates a completion
 	Context uint64 // comes back in each completion
+
+	// Congestion is what the queue pair does when its peer reports congestion; by
+	// default what the device is configured to. Datagrams do not react.
+	Congestion Congestion
 }
 
 // QP is a queue pair (ibv_qp).
@@ -34,6 +38,7 @@ type QP struct {
 	srq            *SRQ
 	sigAll         bool
 	context        uint64
+	congestion     Congestion
 	gone           atomic.Bool
 	state          atomic.Uint32 // last state set by Modify; ERR may have followed
 
@@ -65,7 +70,7 @@ func (pd *PD) CreateQP(attr *QPInitAttr) (*QP, error) {
 	}
 	q := &QP{
 		ctx: pd.ctx, pd: pd, p: pq, typ: attr.Type, cap: p.Cap, sendCQ: attr.SendCQ, recvCQ: attr.RecvCQ, srq: attr.SRQ,
-		sigAll: attr.SigAll, context: attr.Context,
+		sigAll: attr.SigAll, context: attr.Context, congestion: attr.Congestion,
 		sq: newProducer(pq.SQ()), rq: newProducer(pq.RQ()),
 	}
 	if q.srq != nil {
@@ -100,6 +105,9 @@ func (pd *PD) checkInit(attr *QPInitAttr) (*ProviderQPInit, error) {
 			return nil, fmt.Errorf("completion queue: %w", err)
 		}
 	}
+	if !attr.Congestion.Valid() {
+		return nil, invalid("Congestion is %v: 0 to %d are possible", attr.Congestion, CongestionDCQCN)
+	}
 	c := attr.Cap
 	for _, l := range []struct {
 		name     string
@@ -121,7 +129,7 @@ func (pd *PD) checkInit(attr *QPInitAttr) (*ProviderQPInit, error) {
 	}
 	init := &ProviderQPInit{
 		PD: pd.handle, Type: attr.Type, SendCQ: attr.SendCQ.p,
-		Cap: c, SigAll: attr.SigAll, Context: attr.Context,
+		Cap: c, SigAll: attr.SigAll, Context: attr.Context, Congestion: attr.Congestion,
 	}
 	if attr.RecvCQ != nil {
 		init.RecvCQ = attr.RecvCQ.p
@@ -168,7 +176,7 @@ func (q *QP) Cap() QPCap { return q.cap }
 // has.
 func (q *QP) InitAttr() QPInitAttr {
 	return QPInitAttr{
-		Type: q.typ, SendCQ: q.sendCQ, RecvCQ: q.recvCQ, SRQ: q.srq, Cap: q.cap, SigAll: q.sigAll, Context: q.context,
+		Type: q.typ, SendCQ: q.sendCQ, RecvCQ: q.recvCQ, SRQ: q.srq, Cap: q.cap, SigAll: q.sigAll, Context: q.context, Congestion: q.congestion,
 	}
 }
 

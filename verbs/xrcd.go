@@ -103,14 +103,18 @@ func (d *XRCD) enter() error {
 func (d *XRCD) leave() { d.users.Add(-1) }
 
 // CreateQP makes a target in RESET: a queue pair of type XRCRecv, which has no
-// queues of its own, and none of the other attributes but Context.
+// queues of its own, and none of the other attributes but Context and Congestion.
 func (d *XRCD) CreateQP(attr *QPInitAttr) (*QP, error) {
 	if err := checkTarget(attr); err != nil {
 		return nil, opErr("create qp", d.label, err)
 	}
-	return d.target("create qp", attr.Context, func() (ProviderQP, error) {
-		return d.ctx.p.CreateQP(&ProviderQPInit{Type: XRCRecv, XRCD: d.handle, Context: attr.Context})
+	q, err := d.target("create qp", attr.Context, func() (ProviderQP, error) {
+		return d.ctx.p.CreateQP(&ProviderQPInit{Type: XRCRecv, XRCD: d.handle, Context: attr.Context, Congestion: attr.Congestion})
 	})
+	if err == nil {
+		q.congestion = attr.Congestion
+	}
+	return q, err
 }
 
 func checkTarget(attr *QPInitAttr) error {
@@ -119,6 +123,8 @@ func checkTarget(attr *QPInitAttr) error {
 		return invalid("the queue pairs of an XRC domain have the type XRC_RECV: make others with PD.CreateQP")
 	case attr.SendCQ != nil || attr.RecvCQ != nil || attr.SRQ != nil || attr.Cap != (QPCap{}):
 		return invalid("an XRC target has no queues: leave SendCQ, RecvCQ, SRQ and Cap away")
+	case !attr.Congestion.Valid():
+		return invalid("Congestion is %v: 0 to %d are possible", attr.Congestion, CongestionDCQCN)
 	}
 	return nil
 }

@@ -103,8 +103,8 @@ func TestXRCSharedReceiveQueueRefused(t *testing.T) {
 
 func TestXRCTarget(t *testing.T) {
 	r := newXRCRig(t)
-	q := must(r.d.CreateQP(&verbs.QPInitAttr{Type: verbs.XRCRecv, Context: 9}))(t)
-	if d := cmp.Diff(verbs.ProviderQPInit{Type: verbs.XRCRecv, XRCD: 1, Context: 9}, r.f.qps[0].init); d != "" {
+	q := must(r.d.CreateQP(&verbs.QPInitAttr{Type: verbs.XRCRecv, Context: 9, Congestion: verbs.CongestionNone}))(t)
+	if d := cmp.Diff(verbs.ProviderQPInit{Type: verbs.XRCRecv, XRCD: 1, Context: 9, Congestion: verbs.CongestionNone}, r.f.qps[0].init); d != "" {
 		t.Error(d)
 	}
 	if err := q.Modify(&verbs.QPAttr{State: verbs.QPStateRTS}, verbs.AttrState); err != nil {

@@ -44,12 +44,13 @@ func TestNamesAreCompleteAndDistinct(t *testing.T) {
 		first, last int
 		name        func(int) string
 	}{
-		"QPState":   {0, 6, func(i int) string { return QPState(i).String() }},
-		"QPType":    {1, 4, func(i int) string { return QPType(i).String() }},
-		"WCStatus":  {0, 23, func(i int) string { return WCStatus(i).String() }},
-		"EventType": {0, 20, func(i int) string { return EventType(i).String() }},
-		"WROpcode":  {0, 9, func(i int) string { return WROpcode(i).String() }},
-		"WCOpcode":  {0, 6, func(i int) string { return WCOpcode(i).String() }},
+		"QPState":    {0, 6, func(i int) string { return QPState(i).String() }},
+		"QPType":     {1, 4, func(i int) string { return QPType(i).String() }},
+		"WCStatus":   {0, 23, func(i int) string { return WCStatus(i).String() }},
+		"EventType":  {0, 20, func(i int) string { return EventType(i).String() }},
+		"WROpcode":   {0, 9, func(i int) string { return WROpcode(i).String() }},
+		"Congestion": {0, 2, func(i int) string { return Congestion(i).String() }},
+		"WCOpcode":   {0, 6, func(i int) string { return WCOpcode(i).String() }},
 	} {
 		seen := map[string]int{}
 		for i := names.first; i <= names.last; i++ {
