@@ -21,7 +21,7 @@ RACE ?= ./datapath/... ./internal/memory/... ./internal/queue/... ./test/netns/.
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := build
-.PHONY: help deps build generate check-generated check-format test test-unit test-race conformance demo bench interop soak lint clean
+.PHONY: help deps build generate check-generated check-format test test-unit test-race conformance demo bench interop fuzz soak lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -75,9 +75,27 @@ interop: build ## prove the stack against Linux's rdma_rxe in a virtual machine 
 	$(GO) build -o $(OUT)/interop ./test/rxe
 	@$(OUT)/interop $(INTEROP)
 
+# Every fuzz target that there is, one after another, each with one worker. An
+# input that fails stays in testdata/fuzz of its package, where `go test` runs it.
+FUZZTIME ?= 1m
+fuzz: ## run every fuzz target for FUZZTIME each, and report each
+	@failed=0; \
+	for pkg in $$(grep -rl --include='*_test.go' '^func Fuzz' . | xargs -n1 dirname | sort -u); do \
+	  targets=$$($(GO) test -list '^Fuzz' $$pkg | grep '^Fuzz') || { echo "fuzz: $$pkg does not build" >&2; exit 1; }; \
+	  for target in $$targets; do \
+	    if out=$$($(GO) test -run '^$$' -fuzz "^$$target\$$" -fuzztime $(FUZZTIME) -parallel 1 $$pkg 2>&1); \
+	    then echo "ok    $$pkg $$target: $$(echo "$$out" | grep -o 'execs: [0-9]*.*' | tail -n 1)"; \
+	    else failed=1; echo "FAIL  $$pkg $$target"; echo "$$out"; fi; \
+	  done; \
+	done; exit $$failed
+
+# Random programs against a model, for each seed from 1 on.
+SEEDS ?= 20000
 SOAK_MINUTES ?= 60
 soak: export ROCE_XDP_SOAK = 1
-soak: deps ## run the tests, the long variants too, again and again for SOAK_MINUTES, until one fails
+soak: deps ## SEEDS simulations, every fuzz target, then the tests and their long variants for SOAK_MINUTES, until one fails
+	$(GO) test -count=1 -timeout 0 ./internal/transport -run '^TestWorld$$' -seeds $(SEEDS)
+	@$(MAKE) --no-print-directory fuzz
 	@end=$$(( $$(date +%s) + 60 * $(SOAK_MINUTES) )); n=0; \
 	while [ $$(date +%s) -lt $$end ]; do n=$$((n + 1)); echo "soak: round $$n"; \
 	  $(MAKE) --no-print-directory test-unit test-race || exit 1; done

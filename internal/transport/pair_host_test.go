@@ -99,19 +99,25 @@ func (h *pairHost) taker() *QP {
 
 func (h *pairHost) qpn() uint32 { return 0x100 + uint32(h.end) }
 
-// connect brings the queue pair to RTS as a program would.
-func (h *pairHost) connect() {
+// attr are the attributes of the connection.
+func (h *pairHost) attr() ibv.QPAttr {
 	w, other := h.w, h.end.Other()
-	err := h.path.Set(&wire.PathFields{SrcGID: w.gid(h.end), DstGID: w.gid(other), UDPSrcPort: 0xc123})
-	if err != nil {
-		w.Fatal(err)
-	}
-	attr := ibv.QPAttr{
+	return ibv.QPAttr{
 		AccessFlags: ibv.AccessRemoteRead | ibv.AccessRemoteWrite | ibv.AccessRemoteAtomic | ibv.AccessFlushGlobal,
 		Port:        1, PathMTU: w.mtu, DestQPN: h.peer.qpn(), SQPSN: w.firstPSN[h.end], RQPSN: w.firstPSN[other],
 		MaxRDAtomic: w.rdAtomic, MaxDestRDAtomic: w.rdAtomic, MinRNRTimer: uint8(1 + w.rnd.IntN(5)),
 		Timeout: w.timeout, RetryCnt: w.retries, RNRRetry: w.rnrRetries, QKey: pairQKey, AV: ibv.AddressVector{DGID: w.gid(other)},
 	}
+}
+
+// connect brings the queue pair to RTS as a program would.
+func (h *pairHost) connect() {
+	w := h.w
+	err := h.path.Set(&wire.PathFields{SrcGID: w.gid(h.end), DstGID: w.gid(h.end.Other()), UDPSrcPort: 0xc123})
+	if err != nil {
+		w.Fatal(err)
+	}
+	attr := h.attr()
 	if h.tgt != nil {
 		h.connectXRC(attr)
 		return

@@ -34,18 +34,24 @@ type worldKey struct {
 	alias *memory.Alias
 	key   uint32
 	zero  bool // zero-based
-	area  span
+	to    span // what it leads to
 	state keyState
 	users int // requests of the peer that have not completed
+	own   int // and its owner's, that name own memory by it
 }
 
-// makeKeys gives q keys for the area that its peer uses.
+// makeKeys gives q keys for the area that its peer uses. That of a fast-registered
+// region leads to all memory, so that q's own requests can use it too.
 func (q *worldQP) makeKeys(area span) {
 	if !q.h.w.worldParams.keys || q.typ != ibv.QPTypeRC {
 		return
 	}
 	for kind := range keyKinds {
-		k := &worldKey{kind: kind, area: area, alias: q.h.keyAlias(kind, area.n)}
+		k := &worldKey{kind: kind, to: area}
+		if kind == keyFast {
+			k.to = span{0, len(q.h.mem.bytes)}
+		}
+		k.alias = q.h.keyAlias(kind, k.to.n)
 		k.key = k.alias.Key()
 		k.zero = kind != keyWindow1 && q.h.w.rnd.IntN(2) == 0
 		q.keys = append(q.keys, k)
@@ -61,7 +67,7 @@ func (q *worldQP) drawKey(op *worldOp) bool {
 	k := q.keys[rnd.IntN(len(q.keys))]
 	switch {
 	case k.state == keyFree:
-		q.bind(op, k, uint64(k.area.n))
+		q.bind(op, k, uint64(k.to.n))
 	case k.state == keyBound:
 		k.state = keyRetiring
 		return false
@@ -91,7 +97,7 @@ func (q *worldQP) bind(op *worldOp, k *worldKey, n uint64) {
 		op.wqe.BindAccess |= ibv.AccessZeroBased
 	}
 	op.wqe.BindRKey, op.wqe.BindLKey = k.key, q.h.mem.region.LKey()
-	op.wqe.BindAddr, op.wqe.BindLength = pairVA+uint64(k.area.off), n
+	op.wqe.BindAddr, op.wqe.BindLength = pairVA+uint64(k.to.off), n
 }
 
 // useKey has op name the area by one of the peer's keys, now and then.
@@ -105,7 +111,7 @@ func (q *worldQP) useKey(op *worldOp) {
 	}
 	op.wqe.RKey, op.key = k.key, k
 	if k.zero {
-		op.wqe.RemoteAddr -= pairVA + uint64(k.area.off)
+		op.wqe.RemoteAddr -= pairVA + uint64(k.to.off)
 	}
 	k.users++
 }
@@ -116,7 +122,7 @@ func (q *worldQP) giveUpKey(op *worldOp) {
 		return
 	}
 	k := q.peer.keys[q.h.w.rnd.IntN(len(q.peer.keys))]
-	if k.state != keyBound || k.kind == keyWindow1 {
+	if k.state != keyBound || k.kind == keyWindow1 || k.own > 0 {
 		return
 	}
 	q.fence(op) // READs by the key must not be asked for again after it
@@ -127,10 +133,34 @@ func (q *worldQP) giveUpKey(op *worldOp) {
 	k.state = keyGivenUp
 }
 
+// useOwnKey has op name its own memory by a fast-registered key, now and then. An
+// invalidation that is posted next waits until op has completed.
+func (q *worldQP) useOwnKey(op *worldOp) {
+	if len(q.keys) == 0 || len(op.sges) == 0 || q.h.w.rnd.IntN(2) == 0 {
+		return
+	}
+	k := q.keys[keyFast]
+	if k.state != keyBound && k.state != keyRetiring {
+		return
+	}
+	op.own = k
+	k.own++
+	for i := range op.sges {
+		if s := &op.sges[i]; s.Length > 0 {
+			s.LKey = k.key
+			if k.zero {
+				s.Addr -= pairVA
+			}
+		}
+	}
+}
+
 // keyDone is what the programs learn about a key by the end of op.
 func (q *worldQP) keyDone(op *worldOp, ok bool) {
-	k := op.key
-	switch {
+	if op.own != nil {
+		op.own.own--
+	}
+	switch k := op.key; {
 	case k == nil:
 	case !op.changes:
 		k.users--
@@ -150,11 +180,11 @@ func (q *worldQP) checkKeys() {
 		return
 	}
 	for _, k := range q.keys {
-		va := pairVA + uint64(k.area.off)
+		va := pairVA + uint64(k.to.off)
 		if k.zero {
 			va = 0
 		}
-		_, ok := q.h.env.Mem.AccessRemote(k.key, 1, q.qp.QPN(), pairPeerAccess, va, uint64(k.area.n))
+		_, ok := q.h.env.Mem.AccessRemote(k.key, 1, q.qp.QPN(), pairPeerAccess, va, uint64(k.to.n))
 		if want := k.state == keyBound || k.state == keyRetiring; ok != want {
 			q.h.w.failf("%v: key %#x of kind %d works: %v, in state %d", q, k.key, k.kind, ok, k.state)
 		}

@@ -29,6 +29,7 @@ type worldOp struct {
 	msg      *worldMessage // which it is at the peer
 	msgIndex int
 	key      *worldKey // which it uses, or changes
+	own      *worldKey // by which it names its own memory
 	changes  bool
 }
 

@@ -109,6 +109,7 @@ func (q *worldQP) post(opcode ibv.WROpcode, wrong bool) {
 	if !q.drawKey(op) {
 		q.fillIn(op)
 		q.useKey(op)
+		q.useOwnKey(op)
 		if wrong {
 			q.spoil(op)
 		}

@@ -3,6 +3,8 @@ package transport_test
 import (
 	"errors"
 	"fmt"
+	"runtime"
+	"sync"
 	"testing"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -15,29 +17,54 @@ import (
 // completion.
 func TestWorld(t *testing.T) {
 	first, last := seedRange(1, 1000)
-	var total worldStats
-	for seed := first; seed <= last && !t.Failed(); seed++ {
-		total.add(checkWorld(t, seed))
+	total, failed, why := runWorlds(t, first, last)
+	if why != nil {
+		t.Fatalf("%v\n%s", why, captureWorld(t, failed))
 	}
-	if last-first >= 500 && !t.Failed() {
+	if last-first >= 500 {
 		total.check(t)
 	}
 }
 
-// checkWorld runs a simulation. One that fails runs again, recorded.
-func checkWorld(t *testing.T, seed uint64) *world {
-	t.Helper()
-	w, err := runWorld(drawWorld(seed), traceOf(t))
-	if err != nil {
-		f := captureFile(t, seed)
-		c := newWorldCapture(f, len(drawWorld(seed).hosts))
-		again, _ := runWorld(drawWorld(seed), c)
-		if err := errors.Join(c.end(again.now, err.Error()), f.Close()); err != nil {
-			t.Error(err)
-		}
-		t.Fatalf("%v\n%s", err, howToReplay(t, seed, f.Name()))
+// runWorlds runs simulations, as many at once as there are processors, up to one
+// that fails, and says which and why.
+func runWorlds(t *testing.T, first, last uint64) (total worldStats, failed uint64, why error) {
+	var mu sync.Mutex
+	var wg sync.WaitGroup
+	next := first
+	for range runtime.GOMAXPROCS(0) {
+		wg.Go(func() {
+			mu.Lock()
+			defer mu.Unlock()
+			for why == nil && next <= last {
+				seed := next
+				next++
+				mu.Unlock()
+				w, err := runWorld(drawWorld(seed), traceOf(t))
+				mu.Lock()
+				if err == nil {
+					total.add(w)
+				} else if why == nil || seed < failed {
+					failed, why = seed, err
+				}
+			}
+		})
 	}
-	return w
+	wg.Wait()
+	return total, failed, why
+}
+
+// captureWorld runs a simulation that has failed again, recorded, and says where
+// the capture is.
+func captureWorld(t *testing.T, seed uint64) string {
+	t.Helper()
+	p, f := drawWorld(seed), captureFile(t, seed)
+	c := newWorldCapture(f, len(p.hosts))
+	w, err := runWorld(p, c)
+	if err = errors.Join(c.end(w.now, fmt.Sprint(err)), f.Close()); err != nil {
+		t.Error(err)
+	}
+	return howToReplay(t, seed, f.Name())
 }
 
 // worldStats are what happened in many simulations.
