@@ -38,6 +38,10 @@ func NewContext(p Provider) *Context {
 // Name is the name of the network interface.
 func (c *Context) Name() string { return c.p.Name() }
 
+// Provider is what provides the device: for packages that build on it what
+// this one does not have, such as connection management.
+func (c *Context) Provider() Provider { return c.p }
+
 // QueryDevice tells the device's limits and identity.
 func (c *Context) QueryDevice() (DeviceAttr, error) { return c.p.QueryDevice() }
 

@@ -35,13 +35,15 @@ var allowed = map[string][]string{
 		"bpf", "datapath/xsk", "verbs", "internal/transport", "internal/queue",
 		"internal/memory", "internal/wire", "internal/psn", "internal/mono", "internal/ibv",
 	},
-	"internal/connect": {"verbs"},
-	"test/netns":       {},
+	"internal/connect":  {"verbs"},
+	"internal/cmengine": {"verbs", "internal/cmfsm", "internal/wire", "internal/mono", "internal/ibv"},
+	"cm":                {"verbs", "internal/cmengine", "internal/cmfsm", "internal/wire", "internal/ibv"},
+	"test/netns":        {},
 }
 
 // tools are packages at the outer rim, which may use everything inside.
 var tools = []string{
-	"cmd/", "bench", "examples/", "test/", "verbs/verbstest", "datapath/xsk/xsktest", "internal/archtest",
+	"cmd/", "bench", "examples/", "test/", "verbs/verbstest", "datapath/datapathtest", "datapath/xsk/xsktest", "internal/archtest",
 	"internal/perf", "internal/pingpong", "internal/demo", "internal/conformance",
 }
 

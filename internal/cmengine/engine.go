@@ -1,0 +1,234 @@
+package cmengine
+
+import (
+	"context"
+	crand "crypto/rand"
+	"fmt"
+	"math/rand/v2"
+	"net/netip"
+	"sync"
+	"time"
+
+	"github.com/roce-xdp/roce-xdp/internal/cmfsm"
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/mono"
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// tick is how often the engine looks whether addresses and MTU are what they
+// were.
+const tick = time.Second
+
+// Engine is the connection manager of a device.
+type Engine struct {
+	dev   *verbs.Context
+	epoch time.Time
+	done  chan struct{} // closed when it has ended and freed everything
+
+	pd  *verbs.PD
+	cq  *verbs.CQ
+	qp  *verbs.QP // queue pair 1
+	mr  *verbs.MR
+	buf []byte
+
+	resolvers sync.WaitGroup
+
+	mu        sync.Mutex // guards what follows and m
+	m         *cmfsm.Machine
+	clients   map[cmfsm.Owner]*client
+	lastOwner cmfsm.Owner
+	paths     map[cmfsm.Path]*path
+	resolving int
+	gids      []verbs.GIDEntry
+	mtu       ibv.MTU
+	armed     mono.Time // when the loop wakes up by itself
+	wake      context.CancelFunc
+	ended     bool
+	count     counters
+}
+
+// newEngine makes an engine that does not run yet.
+func newEngine(dev *verbs.Context) (*Engine, error) {
+	e := &Engine{
+		dev: dev, epoch: time.Now().Add(-time.Second), done: make(chan struct{}),
+		clients: map[cmfsm.Owner]*client{}, paths: map[cmfsm.Path]*path{}, wake: func() {},
+	}
+	attr, err := dev.QueryDevice()
+	if err != nil {
+		return nil, err
+	}
+	port, err := dev.QueryPort()
+	if err != nil {
+		return nil, err
+	}
+	if e.gids, err = dev.GIDs(); err != nil {
+		return nil, err
+	}
+	var seed [32]byte
+	if _, err := crand.Read(seed[:]); err != nil {
+		return nil, err
+	}
+	e.mtu = port.ActiveMTU
+	e.m = cmfsm.New(cmfsm.Config{
+		GUID: attr.NodeGUID, Rand: rand.NewChaCha8(seed), MTU: e.mtu, AckDelay: attr.LocalCAAckDelay,
+		MaxResponderResources: uint8(min(attr.MaxQPRDAtom, ibv.MaxRDAtomic)),
+		MaxInitiatorDepth:     uint8(min(attr.MaxQPInitRDAtm, ibv.MaxRDAtomic)),
+	})
+	if err := e.open(); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+func (e *Engine) now() mono.Time { return mono.Time(time.Since(e.epoch)) }
+
+// run is the engine's goroutine.
+func (e *Engine) run() {
+	defer close(e.done)
+	var wcs [64]verbs.WC
+	next := e.now().Add(tick)
+	for {
+		ctx, cancel := e.arm(next)
+		n, err := e.cq.Wait(ctx, wcs[:])
+		gone := err != nil && ctx.Err() == nil
+		cancel()
+		if gone {
+			e.end()
+			return
+		}
+		e.mu.Lock()
+		alive := true
+		for i := range wcs[:n] {
+			alive = e.completed(&wcs[i]) && alive
+		}
+		now := e.now()
+		e.m.Poll(now)
+		e.drain()
+		if now >= next {
+			e.look(now)
+			next = now.Add(tick)
+		}
+		idle := e.idle()
+		e.mu.Unlock()
+		if !alive {
+			e.end()
+			return
+		}
+		if idle && e.retire() {
+			return
+		}
+	}
+}
+
+// arm makes the context of the next wait, which ends when the machine's next timer is
+// due, at next, or by wake.
+func (e *Engine) arm(next mono.Time) (context.Context, context.CancelFunc) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.armed = mono.Min(next, e.m.NextDeadline())
+	ctx, cancel := context.WithDeadline(context.Background(), e.epoch.Add(time.Duration(e.armed)))
+	e.wake = cancel
+	if e.idle() {
+		cancel()
+	}
+	return ctx, cancel
+}
+
+// drain sends and reports what the machine has. The lock is held.
+func (e *Engine) drain() {
+	for {
+		mad, ok := e.m.NextMAD()
+		if !ok {
+			break
+		}
+		e.send(&mad)
+	}
+	for {
+		ev, ok := e.m.NextEvent()
+		if !ok {
+			break
+		}
+		if c := e.clients[ev.Owner]; c != nil {
+			c.sink(ev)
+		}
+	}
+	if e.m.NextDeadline() < e.armed || e.idle() {
+		e.wake()
+	}
+}
+
+// look notices changes of addresses and MTU. The lock is held.
+func (e *Engine) look(now mono.Time) {
+	e.dropPaths(func(_ *cmfsm.Path, p *path) bool { return now.Sub(p.used) > pathRest })
+	if port, err := e.dev.QueryPort(); err == nil && port.ActiveMTU != e.mtu {
+		e.mtu = port.ActiveMTU
+		e.m.SetMTU(e.mtu)
+	}
+	gids, err := e.dev.GIDs()
+	if err != nil {
+		return // the device says why by itself
+	}
+	gone := map[netip.Addr]bool{}
+	for _, g := range e.gids {
+		if a := g.GID.Addr(); !has(gids, a) {
+			gone[a] = true
+		}
+	}
+	e.gids = gids
+	if len(gone) == 0 {
+		return
+	}
+	// Should the address come back, it may have another index.
+	e.dropPaths(func(key *cmfsm.Path, _ *path) bool { return gone[key.Local] })
+	for a := range gone {
+		for _, c := range e.clients {
+			c.sink(cmfsm.Event{Type: cmfsm.EventAddrChange, Owner: c.owner, Local: netip.AddrPortFrom(a, 0)})
+		}
+	}
+}
+
+// idle says whether nobody needs the engine. The lock is held.
+func (e *Engine) idle() bool { return len(e.clients) == 0 && e.m.Len() == 0 && e.resolving == 0 }
+
+// end ends an engine whose device is gone, and tells the clients.
+func (e *Engine) end() {
+	engines.mu.Lock()
+	defer engines.mu.Unlock()
+	e.mu.Lock()
+	e.ended = true
+	for owner, c := range e.clients {
+		c.sink(cmfsm.Event{Type: cmfsm.EventDeviceRemoval, Owner: owner})
+	}
+	clear(e.clients)
+	e.mu.Unlock()
+	e.remove()
+}
+
+// retire ends an engine that nobody needs any more.
+func (e *Engine) retire() bool {
+	engines.mu.Lock()
+	defer engines.mu.Unlock()
+	e.mu.Lock()
+	e.ended = e.idle()
+	ended := e.ended
+	e.mu.Unlock()
+	if ended {
+		e.remove()
+	}
+	return ended
+}
+
+// remove frees what the engine has. The lock of engines is held: whoever starts
+// the next engine of the device finds queue pair 1 free.
+func (e *Engine) remove() {
+	delete(engines.of, e.dev)
+	// Only where the device is gone are there any, and they give up for it.
+	e.resolvers.Wait()
+	e.mu.Lock()
+	e.dropPaths(func(*cmfsm.Path, *path) bool { return true })
+	e.mu.Unlock()
+	// Errors say that all this went with the device.
+	_ = e.free()
+}
+
+func explain(err error, why string) error { return fmt.Errorf("%w: %s", err, why) }

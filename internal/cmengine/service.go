@@ -1,0 +1,77 @@
+package cmengine
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/roce-xdp/roce-xdp/internal/cmfsm"
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// Service is the connection manager of a device.
+type Service interface {
+	// Open makes a client. Its sink is called for each event, one at a time and in
+	// order; it must not block and make no call to the client. An event of the
+	// device, EventDeviceRemoval or EventAddrChange, has no id: the former is the
+	// last, the latter says in Local which address is gone.
+	Open(sink func(cmfsm.Event)) (Client, error)
+}
+
+// Client is a user of a connection manager. The calls are those of
+// [cmfsm.Machine], with its errors and verbs.ErrClosed.
+type Client interface {
+	Create(ps wire.PortSpace, typ ibv.QPType) (cmfsm.ID, error)
+	SetOptions(id cmfsm.ID, o cmfsm.Options) error
+	Bind(id cmfsm.ID, addr netip.AddrPort) (netip.AddrPort, error)
+	Listen(id cmfsm.ID, backlog int) error
+	// Resolve finds how the device reaches dst: from src if that is valid and not
+	// unspecified, else from its own address that fits best. It may take as long as
+	// the next hop needs to answer, or until ctx ends.
+	Resolve(ctx context.Context, q Query) (Resolved, error)
+	Connect(id cmfsm.ID, r *cmfsm.Route, p *cmfsm.ConnParam) error
+	Accept(id cmfsm.ID, p *cmfsm.ConnParam) error
+	Reject(id cmfsm.ID, why wire.RejReason, private []byte) error
+	Established(id cmfsm.ID) error
+	Disconnect(id cmfsm.ID) error
+	Destroy(id cmfsm.ID) error
+	QPAttr(id cmfsm.ID, p *cmfsm.ConnParam) (cmfsm.QPAttr, error)
+	Info(id cmfsm.ID) (cmfsm.Info, error)
+	// QPNHeld says whether packets of a connection that has ended may still be on
+	// their way to a queue pair of this number.
+	QPNHeld(qpn uint32) bool
+	// Counters are those of the device's connection manager, all clients together.
+	Counters() ([]verbs.CounterValue, error)
+	// Close ends the client with all its ids, as Destroy does. No event comes after it.
+	Close() error
+}
+
+// Query says what to resolve.
+type Query struct {
+	Src netip.Addr // own address; not valid or unspecified: any that fits
+	Dst netip.Addr
+	TOS uint8
+}
+
+// Resolved is a way to a destination.
+type Resolved struct {
+	Src, Dst netip.Addr // without zone, IPv4 not mapped
+	MTU      ibv.MTU    // path MTU
+	HopLimit uint8
+}
+
+// Provider is implemented by a verbs.Provider whose connection manager is
+// elsewhere: in the daemon that owns the device.
+type Provider interface {
+	ConnectionManager() Service
+}
+
+// Of is the connection manager of a device: the provider's, or one that runs in
+// this process.
+func Of(dev *verbs.Context) Service {
+	if p, ok := dev.Provider().(Provider); ok {
+		return p.ConnectionManager()
+	}
+	return local{dev}
+}
