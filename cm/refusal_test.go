@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/netip"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -231,9 +232,9 @@ func TestCancelled(t *testing.T) {
 	})
 	t.Run("answer unanswered", func(t *testing.T) {
 		// The REP, the second datagram to arrive, gets lost, and all that come after it.
-		frames := 0
+		var frames atomic.Int32
 		a, b := datapathtest.Pair(t, datapathtest.Options{Hook: func([]byte) xsktest.Action {
-			if frames++; frames > 1 {
+			if frames.Add(1) > 1 {
 				return xsktest.Drop
 			}
 			return xsktest.Deliver
@@ -252,24 +253,20 @@ func TestCancelled(t *testing.T) {
 
 // TestLostRTU: the peer's first message stands for the RTU that was lost.
 func TestLostRTU(t *testing.T) {
-	cmFrames := 0
+	var datagrams atomic.Int32
 	a, b := datapathtest.Pair(t, datapathtest.Options{Hook: func(f []byte) xsktest.Action {
 		const bthAt = 14 + 20 + 8
-		if f[bthAt] == 0x64 { // UD SEND_ONLY: REQ, REP, RTU
-			if cmFrames++; cmFrames == 3 {
-				return xsktest.Drop
-			}
+		if f[bthAt] == 0x64 && datagrams.Add(1) == 3 { // UD SEND_ONLY: REQ, REP, RTU
+			return xsktest.Drop
 		}
 		return xsktest.Deliver
 	}})
-	buf := make([]byte, 8)
-	l := listen(t, b, ":7471", &cm.Config{Prepare: func(q *verbs.QP) error {
-		mr, err := q.PD().RegisterMemory(buf, verbs.AccessLocalWrite)
-		if err == nil {
-			t.Cleanup(func() { _ = mr.Deregister() })
-			err = q.PostRecv(&verbs.RecvWR{SGList: []verbs.SGE{mr.SGE(0, 8)}})
+	var mr *verbs.MR
+	l := listen(t, b, ":7471", &cm.Config{Prepare: func(q *verbs.QP) (err error) {
+		if mr, err = q.PD().RegisterMemory(make([]byte, 8), verbs.AccessLocalWrite); err != nil {
+			return err
 		}
-		return err
+		return q.PostRecv(&verbs.RecvWR{SGList: []verbs.SGE{mr.SGE(0, 8)}})
 	}})
 	accepted := make(chan *cm.Conn, 1)
 	go func() {
@@ -290,7 +287,7 @@ func TestLostRTU(t *testing.T) {
 	if took := time.Since(began); took > 3*time.Second {
 		t.Errorf("accepted after %v", took)
 	}
-	if err := errors.Join(active.Close(), passive.Close()); err != nil {
+	if err := errors.Join(mr.Deregister(), active.Close(), passive.Close()); err != nil {
 		t.Error(err)
 	}
 }

@@ -19,6 +19,7 @@ type Context struct {
 	srqs    map[ProviderSRQ]*SRQ
 	xrcds   map[*XRCD]struct{}
 	buffers map[*byte][]byte
+	closers map[*func()]struct{}
 }
 
 // NewContext makes a Context of a provider. Providers call it; programs get
@@ -32,6 +33,7 @@ func NewContext(p Provider) *Context {
 		srqs:    map[ProviderSRQ]*SRQ{},
 		xrcds:   map[*XRCD]struct{}{},
 		buffers: map[*byte][]byte{},
+		closers: map[*func()]struct{}{},
 	}
 }
 
@@ -116,6 +118,23 @@ func (c *Context) FreeBuffer(b []byte) error {
 	return opErr("free buffer", c.Name(), c.p.FreeBuffer(full))
 }
 
+// BeforeClose has Close call f before it destroys anything, and wait for it: for
+// packages with goroutines that use the device. undo ends that. It is ErrClosed
+// when Close has begun.
+func (c *Context) BeforeClose(f func()) (undo func(), err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.closed {
+		return nil, opErr("wait for the end of", c.Name(), ErrClosed)
+	}
+	c.closers[&f] = struct{}{}
+	return func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.closers, &f)
+	}, nil
+}
+
 // Close destroys everything that was made on the device and closes it. Closing
 // twice is no error.
 func (c *Context) Close() error {
@@ -125,6 +144,12 @@ func (c *Context) Close() error {
 		return nil
 	}
 	c.closed = true
+	closers := keys(c.closers)
+	c.mu.Unlock()
+	for _, f := range closers {
+		(*f)()
+	}
+	c.mu.Lock()
 	qps := make([]*QP, 0, len(c.qps))
 	for _, q := range c.qps {
 		qps = append(qps, q)

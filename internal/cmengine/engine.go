@@ -32,6 +32,7 @@ type Engine struct {
 	buf []byte
 
 	resolvers sync.WaitGroup
+	unwatch   func() // has the device's Close not wait for the engine any more
 
 	mu        sync.Mutex // guards what follows and m
 	m         *cmfsm.Machine
@@ -43,6 +44,7 @@ type Engine struct {
 	mtu       ibv.MTU
 	armed     mono.Time // when the loop wakes up by itself
 	wake      context.CancelFunc
+	halting   bool // the device is being closed
 	ended     bool
 	count     counters
 }
@@ -74,10 +76,24 @@ func newEngine(dev *verbs.Context) (*Engine, error) {
 		MaxResponderResources: uint8(min(attr.MaxQPRDAtom, ibv.MaxRDAtomic)),
 		MaxInitiatorDepth:     uint8(min(attr.MaxQPInitRDAtm, ibv.MaxRDAtomic)),
 	})
+	if e.unwatch, err = dev.BeforeClose(e.halt); err != nil {
+		return nil, err
+	}
 	if err := e.open(); err != nil {
+		e.unwatch()
+		close(e.done) // for a halt that has begun
 		return nil, err
 	}
 	return e, nil
+}
+
+// halt ends the engine for the device's sake, and returns when it has.
+func (e *Engine) halt() {
+	e.mu.Lock()
+	e.halting = true
+	e.wake()
+	e.mu.Unlock()
+	<-e.done
 }
 
 func (e *Engine) now() mono.Time { return mono.Time(time.Since(e.epoch)) }
@@ -97,7 +113,7 @@ func (e *Engine) run() {
 			return
 		}
 		e.mu.Lock()
-		alive := true
+		alive := !e.halting
 		for i := range wcs[:n] {
 			alive = e.completed(&wcs[i]) && alive
 		}
@@ -128,7 +144,7 @@ func (e *Engine) arm(next mono.Time) (context.Context, context.CancelFunc) {
 	e.armed = mono.Min(next, e.m.NextDeadline())
 	ctx, cancel := context.WithDeadline(context.Background(), e.epoch.Add(time.Duration(e.armed)))
 	e.wake = cancel
-	if e.idle() {
+	if e.idle() || e.halting {
 		cancel()
 	}
 	return ctx, cancel
@@ -222,13 +238,14 @@ func (e *Engine) retire() bool {
 // the next engine of the device finds queue pair 1 free.
 func (e *Engine) remove() {
 	delete(engines.of, e.dev)
-	// Only where the device is gone are there any, and they give up for it.
+	// Only where the device is closed are there any.
 	e.resolvers.Wait()
 	e.mu.Lock()
 	e.dropPaths(func(*cmfsm.Path, *path) bool { return true })
 	e.mu.Unlock()
 	// Errors say that all this went with the device.
 	_ = e.free()
+	e.unwatch()
 }
 
 func explain(err error, why string) error { return fmt.Errorf("%w: %s", err, why) }
