@@ -49,7 +49,8 @@ type Device struct {
 	mem    *memory.Table
 	steer  steering
 	routes resolver
-	hops   *hopCache // in front of the resolver, if there is one
+	hops   *hopCache  // in front of the resolver, if there is one
+	paths  pathFinder // nil: there is no kernel to ask
 	joins  joiner
 	mode   string
 	zero   bool // zero-copy

@@ -24,9 +24,13 @@ var (
 	// ErrMTU: the path MTU does not fit the link.
 	ErrMTU = errors.New("path MTU too large")
 	// ErrNoRoute: the host has no route to the peer through the interface.
-	ErrNoRoute = errors.New("no route to the peer")
+	ErrNoRoute = verbs.ErrNoRoute
 	// ErrNoNeighbour: nobody answered for the peer's or gateway's address.
-	ErrNoNeighbour = errors.New("no answer from the next hop")
+	ErrNoNeighbour = verbs.ErrNoNeighbour
+	// ErrNoDevice: the interface is none of the device's.
+	ErrNoDevice = verbs.ErrNoDevice
+	// ErrNoSource: the device has no such address.
+	ErrNoSource = verbs.ErrNoSource
 	// ErrGroup: the host could not join a multicast group.
 	ErrGroup = errors.New("cannot join the multicast group")
 	// ErrInvalid: an argument is not an object of this device.

@@ -9,6 +9,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/roce-xdp/roce-xdp/cm/resolve"
 )
 
 // monitor keeps a device in step with its interface: addresses, link state, MTU,
@@ -141,7 +143,7 @@ func (m *monitor) neighbour(msg *syscall.NetlinkMessage) {
 	if err != nil || n.LinkIndex != m.index && !m.uppers[n.LinkIndex] {
 		return
 	}
-	if addr, mac, ok := usableNeighbour(n); ok {
+	if addr, mac, ok := resolve.UsableNeighbour(n); ok {
 		m.dev.neighbourChanged(n.LinkIndex, addr, mac)
 	}
 }

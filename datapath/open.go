@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/roce-xdp/roce-xdp/bpf"
+	"github.com/roce-xdp/roce-xdp/cm/resolve"
 	"github.com/roce-xdp/roce-xdp/datapath/xsk"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/verbs"
@@ -50,6 +51,7 @@ type opening struct {
 	umem   *xsk.UMEM
 	socks  []*xsk.Socket
 	joins  *kernelJoiner
+	paths  *resolve.Resolver
 }
 
 func (o *opening) open(opts *Options) (*Device, error) {
@@ -72,6 +74,10 @@ func (o *opening) open(opts *Options) (*Device, error) {
 		return nil, err
 	}
 	o.undo = append(o.undo, o.joins.close)
+	if o.paths, err = resolve.New(); err != nil {
+		return nil, err
+	}
+	o.undo = append(o.undo, o.paths.Close)
 	c := config{
 		opts: o.opts, umem: o.umem, link: o.info, steer: o.steer, joins: o.joins,
 		mode: o.steer.AttachedMode().String(), zero: o.socks[0].ZeroCopy(),
@@ -85,8 +91,8 @@ func (o *opening) open(opts *Options) (*Device, error) {
 		c.ports, c.waiters = append(c.ports, s), append(c.waiters, w)
 	}
 	d := newDevice(c)
-	d.hops = newHopCache(&netResolver{handle: o.handle, name: o.name, index: o.info.index, closed: d.done})
-	d.routes = d.hops
+	d.hops = newHopCache(&netResolver{from: o.paths, closed: d.done})
+	d.routes, d.paths = d.hops, o.paths
 	return d, o.start(d)
 }
 
@@ -111,6 +117,7 @@ func (o *opening) start(d *Device) error {
 		func() error { o.handle.Close(); return nil },
 		o.steer.Close,
 		o.joins.close,
+		o.paths.Close,
 		m.close,
 	}
 	d.start()

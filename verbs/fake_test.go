@@ -30,9 +30,12 @@ type fakeDevice struct {
 	xrcds   map[uint32]verbs.XRCDInitAttr
 	ahs     map[uint32]ibv.AddressVector
 	lastAH  uint32
-	reregs  []verbs.ProviderRereg
-	advice  []ibv.Advice
-	refuse  error // what reregistering and advising answer
+
+	resolveErr error
+
+	reregs []verbs.ProviderRereg
+	advice []ibv.Advice
+	refuse error // what reregistering and advising answer
 
 	aliases int   // memory windows and fast regions
 	busy    error // what regions answer when they are to go
@@ -53,6 +56,13 @@ func newFake(t *testing.T) (*fakeDevice, *verbs.Context) {
 }
 
 func (f *fakeDevice) Name() string { return "fake0" }
+
+// Resolve answers that the peer is a neighbour, or what resolveErr says.
+func (f *fakeDevice) Resolve(_ context.Context, req *verbs.ResolveRequest) (verbs.Resolution, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return verbs.Resolution{Dst: req.Dst, Src: req.Src, NextHop: req.Dst}, f.resolveErr
+}
 
 func (f *fakeDevice) QueryDevice() (verbs.DeviceAttr, error) {
 	return verbs.DeviceAttr{Name: "fake0"}, nil

@@ -19,6 +19,8 @@ type Provider interface {
 	// GIDs are the entries of the GID table in index order; holes are invalid
 	// entries.
 	GIDs() ([]GIDEntry, error)
+	// Resolve is Context.Resolve; req is not nil.
+	Resolve(ctx context.Context, req *ResolveRequest) (Resolution, error)
 	AllocPD() (uint32, error)
 	DeallocPD(pd uint32) error
 	// AllocBuffer returns n bytes, page-aligned and locked.

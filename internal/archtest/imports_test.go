@@ -31,8 +31,9 @@ var allowed = map[string][]string{
 	"bpf":                {"internal/wire", "internal/ibv"},
 	"datapath/xsk":       {},
 	"verbs":              {"internal/queue", "internal/ibv", "internal/shm"},
+	"cm/resolve":         {"verbs", "internal/wire"},
 	"datapath": {
-		"bpf", "datapath/xsk", "verbs", "internal/transport", "internal/queue",
+		"bpf", "datapath/xsk", "verbs", "cm/resolve", "internal/transport", "internal/queue",
 		"internal/memory", "internal/wire", "internal/psn", "internal/mono", "internal/ibv",
 	},
 	"internal/connect":  {"verbs"},
