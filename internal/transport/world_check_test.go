@@ -19,6 +19,17 @@ func (w *world) checkEnd() {
 		h.checkAdds()
 		h.checkLocks(w.answered(h))
 		h.checkCounters()
+		h.checkKept()
+	}
+}
+
+// checkKept wants that no frame is kept whose turn has come, or has passed: there
+// is none else when all that the peer has asked for is done.
+func (h *worldHost) checkKept() {
+	for ref, q := range h.keepers {
+		if q.peer.failed == ibv.WCSuccess && !q.peer.closed {
+			h.w.failf("%v: has had all requests, and keeps frame %d", q, ref)
+		}
 	}
 }
 

@@ -31,6 +31,7 @@ type worldHost struct {
 
 	nextApp mono.Time
 	frames  map[uint64][][]byte // kept by queue pairs, by reference
+	keepers map[uint64]*worldQP // which those are
 	dead    [][][]byte          // released in this batch
 	nextRef uint64
 	pkt     wire.Packet
@@ -48,7 +49,7 @@ type worldCQ struct {
 const worldCQE = 256
 
 func newWorldHost(w *world, n int) *worldHost {
-	h := &worldHost{w: w, n: n, hostParams: w.worldParams.hosts[n], frames: map[uint64][][]byte{}, tx: NewBatch(w.batch)}
+	h := &worldHost{w: w, n: n, hostParams: w.worldParams.hosts[n], frames: map[uint64][][]byte{}, keepers: map[uint64]*worldQP{}, tx: NewBatch(w.batch)}
 	table := memory.NewTable(64, w.rnd.Uint32)
 	h.env = NewEnv(table)
 	h.env.Window, h.env.KeepBudget, h.env.Budget = h.window, h.keep, h.budget
@@ -181,7 +182,7 @@ func (h *worldHost) receive(frame []byte) {
 		w.failf("host %d: packet for QP %#x", h.n, h.pkt.Hdr().DestQP())
 	}
 	if q.qp.HandlePacket(w.now, &h.pkt) == Keep {
-		h.frames[h.nextRef] = segs
+		h.frames[h.nextRef], h.keepers[h.nextRef] = segs, q
 		return
 	}
 	h.dead = append(h.dead, segs)
@@ -204,6 +205,7 @@ func (h *worldHost) releaseFrames() {
 			h.w.failf("host %d: frame %d was released, but is not kept", h.n, ref)
 		}
 		delete(h.frames, ref)
+		delete(h.keepers, ref)
 		h.dead = append(h.dead, segs)
 	}
 	h.env.Released = h.env.Released[:0]
