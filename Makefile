@@ -16,6 +16,7 @@ PACKAGES          := $(sort $(PACKAGES_TEST) $(PACKAGES_GENERATE) $(PACKAGES_BEN
 # What is tested: everything; packages that share memory between goroutines run
 # under the race detector too.
 PKGS ?= ./...
+TIMEOUT ?= 8m
 RACE ?= ./datapath/... ./internal/memory/... ./internal/queue/... ./test/netns/... ./verbs/...
 
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -55,10 +56,10 @@ test-unit test-race: export ROCE_XDP_REQUIRE = netns,xdp,tshark,clang
 CONFORMANCE := ./internal/conformance/cmd/conformance
 
 test-unit:
-	$(GO) run $(CONFORMANCE) test $(if $(filter ./...,$(PKGS)),-table) -count=1 -timeout 8m $(PKGS)
+	$(GO) run $(CONFORMANCE) test $(if $(filter ./...,$(PKGS)),-table) -count=1 -timeout $(TIMEOUT) $(PKGS)
 
 test-race:
-	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout 8m $(RACE)
+	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) $(RACE)
 
 conformance: ## write docs/conformance.md: which test proves which rule of docs/rules.md
 	$(GO) run $(CONFORMANCE) write
@@ -93,6 +94,7 @@ fuzz: ## run every fuzz target for FUZZTIME each, and report each
 SEEDS ?= 20000
 SOAK_MINUTES ?= 60
 soak: export ROCE_XDP_SOAK = 1
+soak: export TIMEOUT = 60m
 soak: deps ## SEEDS simulations, every fuzz target, then the tests and their long variants for SOAK_MINUTES, until one fails
 	$(GO) test -count=1 -timeout 0 ./internal/transport -run '^TestWorld$$' -seeds $(SEEDS)
 	@$(MAKE) --no-print-directory fuzz
