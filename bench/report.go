@@ -40,6 +40,7 @@ func claims() []ratio {
 		{Name: "write_bw_over_tcp", Of: "write_bw_64k", Over: "tcp_bw"},
 		{Name: "write_bw_over_tcp_xdp", Of: "write_bw_64k", Over: "tcp_bw_xdp", Target: 1},
 		{Name: "write_rate_over_raw", Of: "write_rate_64", Over: "raw_rate_64"},
+		{Name: "rate_10000_qps_over_1", Of: "rate_10000_qps", Over: "rate_1_qp", Target: 0.85},
 		{Name: "raw_rtt_over_two_kicks", Of: "raw_rtt_64_p50", Over: "raw_two_kicks_64", Target: 2, Most: true},
 	}
 }

@@ -53,7 +53,7 @@ func (m *measures) round(ctx context.Context, secs float64) error {
 		name string
 		run  func(context.Context, *netns.Pair, float64) error
 	}{
-		{"raw AF_XDP", m.raw}, {"RDMA", m.rdma}, {"sockets", m.plain}, {"sockets over XDP", m.overXDP},
+		{"raw AF_XDP", m.raw}, {"RDMA", m.rdma}, {"many queue pairs", m.crowd}, {"sockets", m.plain}, {"sockets over XDP", m.overXDP},
 	} {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("interrupted: %w", err)

@@ -145,21 +145,36 @@ func (c *Crowd) Run(ctx context.Context, op verbs.Opcode, first, end, count, dep
 func (c *Crowd) drive(ctx context.Context, op verbs.Opcode, first, end, count, depth int, idle func()) error {
 	posted, done := make([]int, end-first), make([]int, end-first)
 	total := (end - first) * count
-	wr := verbs.SendWR{Opcode: op, Flags: verbs.SendSignaled, RKey: c.B.MR.RKey(), SGList: make([]verbs.SGE, 1)}
-	post := func(i int) error {
+	wrs := make([]verbs.SendWR, batch)
+	sges := make([]verbs.SGE, batch)
+	// post puts up to n more messages on connection i, with one doorbell.
+	post := func(i, n int) error {
+		n = min(n, count-posted[i-first])
+		if n == 0 {
+			return nil
+		}
 		off := i * c.o.Size
-		wr.WRID, wr.RemoteAddr, wr.SGList[0] = uint64(i), c.B.MR.Addr()+uint64(off), c.A.MR.SGE(off, c.o.Size)
-		posted[i-first]++
-		return c.A.QPs[i].PostSend(&wr)
+		for k := range n {
+			sges[k] = c.A.MR.SGE(off, c.o.Size)
+			wrs[k] = verbs.SendWR{
+				WRID: uint64(i), Opcode: op, Flags: verbs.SendSignaled, SGList: sges[k : k+1],
+				RemoteAddr: c.B.MR.Addr() + uint64(off), RKey: c.B.MR.RKey(),
+			}
+		}
+		posted[i-first] += n
+		if _, err := c.A.QPs[i].PostSendBatch(wrs[:n]); err != nil {
+			return fmt.Errorf("connection %d: %w", i, err)
+		}
+		return nil
 	}
-	for range min(depth, count) {
+	for left := depth; left > 0; left -= batch {
 		for i := first; i < end; i++ {
-			if err := post(i); err != nil {
-				return fmt.Errorf("connection %d: %w", i, err)
+			if err := post(i, min(left, batch)); err != nil {
+				return err
 			}
 		}
 	}
-	wcs := make([]verbs.WC, 64)
+	wcs := make([]verbs.WC, 4*batch)
 	for left := total; left > 0; {
 		n := c.A.CQ.Poll(wcs)
 		if n == 0 {
@@ -170,16 +185,17 @@ func (c *Crowd) drive(ctx context.Context, op verbs.Opcode, first, end, count, d
 				idle()
 			}
 		}
-		for k := range wcs[:n] {
-			i := int(wcs[k].WRID)
-			if err := wcs[k].Err(); err != nil {
-				return fmt.Errorf("connection %d: %w", i, err)
-			}
-			done[i-first]++
-			if posted[i-first] < count {
-				if err := post(i); err != nil {
+		// Completions of one connection come in a row, mostly.
+		for k := 0; k < n; {
+			i, run := int(wcs[k].WRID), 0
+			for ; k < n && run < batch && wcs[k].WRID == uint64(i); k, run = k+1, run+1 {
+				if err := wcs[k].Err(); err != nil {
 					return fmt.Errorf("connection %d: %w", i, err)
 				}
+			}
+			done[i-first] += run
+			if err := post(i, run); err != nil {
+				return err
 			}
 		}
 		if half := total / 2; left > half && left-n <= half {
@@ -189,6 +205,9 @@ func (c *Crowd) drive(ctx context.Context, op verbs.Opcode, first, end, count, d
 	}
 	return nil
 }
+
+// batch is how many work requests are posted with one doorbell at most.
+const batch = 16
 
 // Close frees everything.
 func (c *Crowd) Close() error {
