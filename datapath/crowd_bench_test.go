@@ -30,19 +30,22 @@ func BenchmarkMemoryCrowd(b *testing.B) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	r := newRig(b, rigOptions{opts: Options{NoBackground: true, RingSize: defaultRing}})
-	c := newCrowd(b, r, verbstest.CrowdOptions{Cap: verbs.QPCap{MaxSendWR: 128}, Limit: n, Entries: 8 * n, Timeout: 22})
+	alone := newCrowd(b, r, verbstest.CrowdOptions{Cap: verbs.QPCap{MaxSendWR: 128}, Limit: 1, Timeout: 22})
+	must(b, alone.Connect(1))
+	c := newCrowd(b, r, verbstest.CrowdOptions{Cap: verbs.QPCap{MaxSendWR: 8, MaxRecvWR: 1}, Limit: n, Entries: 8 * n, Timeout: 22})
 	must(b, c.Connect(n))
-	cost := func(end, count, depth int) float64 {
+	cost := func(c *verbstest.Crowd, count, depth int) float64 {
+		end := len(c.A.QPs)
 		begin := threadTime(b)
 		must(b, c.Run(b.Context(), verbs.OpRDMAWrite, 0, end, count, depth, r.driveB))
 		return float64(threadTime(b)-begin) / float64(end*count)
 	}
-	cost(n, 8, 8)
+	cost(c, 8, 8)
 	var one, deep, shallow float64
 	for b.Loop() {
-		one += cost(1, n*rounds, 128)
-		deep += cost(n, rounds, 8)
-		shallow += cost(n, rounds, 1)
+		one += cost(alone, n*rounds, 128)
+		deep += cost(c, rounds, 8)
+		shallow += cost(c, rounds, 1)
 	}
 	b.ReportMetric(one/float64(b.N), "ns/msg-1qp")
 	b.ReportMetric(deep/float64(b.N), "ns/msg-10k-deep")

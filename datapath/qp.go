@@ -8,7 +8,6 @@ import (
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
-	"github.com/roce-xdp/roce-xdp/internal/mono"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/internal/transport"
 	"github.com/roce-xdp/roce-xdp/verbs"
@@ -16,18 +15,10 @@ import (
 
 // qp is a queue pair. It implements verbs.ProviderQP.
 type qp struct {
-	dev *Device
-	w   *worker
-	t   *transport.QP
-	num uint32
-	cfg transport.Config
-	srq *srq // nil: a receive queue of its own
-
-	xrcd    *xrcd     // of a target
-	targets []*target // handles on it; guarded by the worker's lock
-
-	datagram bool // its packets go by address handles
-	events   eventMarks
+	// What a turn and a packet touch comes first, close together: with thousands of
+	// queue pairs none of it is in the cache.
+	t *transport.QP
+	w *worker
 
 	posted     atomic.Bool // in the worker's posted list, or about to be
 	failed     atomic.Bool // in ERR: receive requests are flushed as they are posted
@@ -40,10 +31,19 @@ type qp struct {
 	admitted      bool // has a turn with room in flight
 	throttled     bool // waits for room in flight, in front of nextThrottled
 	nextThrottled *qp
-	timerKey      mono.Time
-	timerPos      int
+	timerPos      int         // in the worker's timers
 	at            whereabouts // of the peer of a connection
 	flush         flushForm
+
+	datagram bool // its packets go by address handles
+	events   eventMarks
+	num      uint32
+	dev      *Device
+	cfg      transport.Config
+	srq      *srq // nil: a receive queue of its own
+
+	xrcd    *xrcd     // of a target
+	targets []*target // handles on it; guarded by the worker's lock
 
 	// modify makes control calls on the queue pair follow one another.
 	modify    sync.Mutex

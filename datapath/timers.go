@@ -9,12 +9,23 @@ import (
 // timerHeap orders queue pairs by when they must be polled. A queue pair's key
 // is never later than its deadline, but may be earlier: a deadline that moves
 // away, as it does with each acknowledgement, is only looked at again when the
-// old one has come.
+// old one has come. Keys lie side by side: with thousands of queue pairs, none of
+// which is in the cache, only those that move are touched.
 type timerHeap struct {
-	qps []*qp
+	list []timer
 }
 
-const noTimer = -1
+type timer struct {
+	key mono.Time
+	q   *qp
+}
+
+const (
+	noTimer = -1
+	// timerFan is how many children an entry of the heap has: those of four lie in
+	// one or two cache lines, and there are half as many levels.
+	timerFan = 4
+)
 
 // set makes q due at t at the latest; Never takes back nothing that is queued.
 func (h *timerHeap) set(q *qp, t mono.Time) {
@@ -23,32 +34,30 @@ func (h *timerHeap) set(q *qp, t mono.Time) {
 		if t == mono.Never {
 			return
 		}
-		q.timerKey, q.timerPos = t, len(h.qps)
-		h.qps = append(h.qps, q)
-		h.up(q.timerPos)
-	case t < q.timerKey:
-		q.timerKey = t
-		h.up(q.timerPos)
+		h.list = append(h.list, timer{})
+		h.up(len(h.list)-1, timer{t, q})
+	case t < h.list[q.timerPos].key:
+		h.up(q.timerPos, timer{t, q})
 	}
 }
 
 // reserve makes room for n queue pairs.
-func (h *timerHeap) reserve(n int) { h.qps = slices.Grow(h.qps, max(0, n-len(h.qps))) }
+func (h *timerHeap) reserve(n int) { h.list = slices.Grow(h.list, max(0, n-len(h.list))) }
 
 // next is when the first queue pair is due.
 func (h *timerHeap) next() mono.Time {
-	if len(h.qps) == 0 {
+	if len(h.list) == 0 {
 		return mono.Never
 	}
-	return h.qps[0].timerKey
+	return h.list[0].key
 }
 
 // expired takes out a queue pair that is due at now, nil when none is.
 func (h *timerHeap) expired(now mono.Time) *qp {
-	if len(h.qps) == 0 || h.qps[0].timerKey > now {
+	if len(h.list) == 0 || h.list[0].key > now {
 		return nil
 	}
-	q := h.qps[0]
+	q := h.list[0].q
 	h.remove(q)
 	return q
 }
@@ -60,47 +69,53 @@ func (h *timerHeap) remove(q *qp) {
 		return
 	}
 	q.timerPos = noTimer
-	last := len(h.qps) - 1
-	moved := h.qps[last]
-	h.qps[last] = nil
-	h.qps = h.qps[:last]
+	last := len(h.list) - 1
+	moved := h.list[last]
+	h.list[last] = timer{}
+	h.list = h.list[:last]
 	if i == last {
 		return
 	}
-	h.qps[i], moved.timerPos = moved, i
-	h.down(i)
-	h.up(moved.timerPos)
+	if i > 0 && moved.key < h.list[(i-1)/timerFan].key {
+		h.up(i, moved)
+	} else {
+		h.down(i, moved)
+	}
 }
 
-func (h *timerHeap) up(i int) {
+// up puts t at the free place i or above it.
+func (h *timerHeap) up(i int, t timer) {
 	for i > 0 {
-		parent := (i - 1) / 2
-		if h.qps[parent].timerKey <= h.qps[i].timerKey {
-			return
+		parent := (i - 1) / timerFan
+		if h.list[parent].key <= t.key {
+			break
 		}
-		h.swap(i, parent)
+		h.put(i, h.list[parent])
 		i = parent
 	}
+	h.put(i, t)
 }
 
-func (h *timerHeap) down(i int) {
+// down puts t at the free place i or below it.
+func (h *timerHeap) down(i int, t timer) {
 	for {
-		child := 2*i + 1
-		if child >= len(h.qps) {
-			return
+		first := timerFan*i + 1
+		if first >= len(h.list) {
+			break
 		}
-		if right := child + 1; right < len(h.qps) && h.qps[right].timerKey < h.qps[child].timerKey {
-			child = right
+		least := first
+		for k := first + 1; k < min(first+timerFan, len(h.list)); k++ {
+			if h.list[k].key < h.list[least].key {
+				least = k
+			}
 		}
-		if h.qps[i].timerKey <= h.qps[child].timerKey {
-			return
+		if t.key <= h.list[least].key {
+			break
 		}
-		h.swap(i, child)
-		i = child
+		h.put(i, h.list[least])
+		i = least
 	}
+	h.put(i, t)
 }
 
-func (h *timerHeap) swap(i, j int) {
-	h.qps[i], h.qps[j] = h.qps[j], h.qps[i]
-	h.qps[i].timerPos, h.qps[j].timerPos = i, j
-}
+func (h *timerHeap) put(i int, t timer) { h.list[i], t.q.timerPos = t, i }

@@ -79,6 +79,9 @@ func (q *QP) reqExpire(now mono.Time) {
 		// with losses that come at regular intervals.
 		r.restarted = true
 		r.probing = probeWindow >> r.timeouts
+		if 2*q.env.InFlight() > q.env.Budget && q.env.Budget != 0 {
+			r.probing = 1 // all that others repeat at the same time must find room too
+		}
 		r.timeouts = min(r.timeouts+1, maxBackoff)
 		r.fix.lost = false
 		r.fix.link, r.fix.when = max(r.fix.link, linkSuspect), now
