@@ -100,6 +100,18 @@ func (w *worker) throttle(now mono.Time, q *qp, admitted bool) {
 	}
 }
 
+// wakeSender gives q, to which work requests were posted, a turn. While others
+// wait for room it waits behind them, and is not looked at before.
+func (w *worker) wakeSender(q *qp) {
+	switch {
+	case q.dead:
+	case !q.limited || w.throttled.empty() || q.failed.Load():
+		w.activate(q)
+	default:
+		w.throttled.push(q)
+	}
+}
+
 // admit gives turns to queue pairs that waited for room, to as many as it is
 // enough for.
 func (w *worker) admit(now mono.Time) {

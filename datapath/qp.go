@@ -17,7 +17,7 @@ import (
 type qp struct {
 	// What a turn and a packet touch comes first, close together: with thousands of
 	// queue pairs none of it is in the cache.
-	t *transport.QP
+	t *transport.QP // is &engine, but for a queue pair without one yet
 	w *worker
 
 	posted     atomic.Bool // in the worker's posted list, or about to be
@@ -27,6 +27,7 @@ type qp struct {
 	// Guarded by the worker's lock.
 	state         ibv.QPState // last seen by changed
 	dead          bool
+	limited       bool // what it has in flight counts
 	waiting       bool // in the worker's turns
 	admitted      bool // has a turn with room in flight
 	throttled     bool // waits for room in flight, in front of nextThrottled
@@ -34,6 +35,8 @@ type qp struct {
 	timerPos      int         // in the worker's timers
 	at            whereabouts // of the peer of a connection
 	flush         flushForm
+
+	engine transport.QP
 
 	datagram bool // its packets go by address handles
 	events   eventMarks
@@ -105,7 +108,7 @@ func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) 
 	if err := d.enterPD(attr.PD); err != nil {
 		return nil, err
 	}
-	q := &qp{dev: d, srq: shared, timerPos: noTimer, datagram: attr.Type.Datagram()}
+	q := &qp{dev: d, srq: shared, timerPos: noTimer, datagram: attr.Type.Datagram(), limited: attr.Type == ibv.QPTypeRC || attr.Type == ibv.QPTypeXRCSend}
 	q.cfg = transport.Config{
 		Type: attr.Type, PD: memory.PD(attr.PD), Cap: c, SigAll: attr.SigAll, Context: attr.Context,
 		SendCQ: send.t, SQ: sq, RQ: rq, DCQCN: d.dcqcn(attr.Congestion), Owner: q,
@@ -159,7 +162,8 @@ func (d *Device) enroll(q *qp, send, recv *cq) error {
 		w = q.xrcd.w
 	}
 	q.num, q.cfg.QPN, q.w = num, num, w
-	q.t = transport.NewQP(w.env, q.cfg)
+	q.engine.Init(w.env, q.cfg)
+	q.t = &q.engine
 	q.t.SetPortMTU(d.activeMTU().Bytes())
 	if err := w.control(func() { w.active.reserve(w.qps + 1); w.timers.reserve(w.qps + 1) }); err != nil {
 		return err
@@ -192,9 +196,7 @@ func (q *qp) RQ() *queue.Ring { return q.cfg.RQ }
 func (q *qp) Doorbell() {
 	w := q.w
 	if w.tryLock() {
-		if !q.dead {
-			w.activate(q)
-		}
+		w.wakeSender(q)
 	} else {
 		w.posted.push(q)
 		if !w.tryLock() {

@@ -25,9 +25,7 @@ func (w *worker) transmit(now mono.Time) bool {
 	}
 	for q := w.posted.take(); q != nil; {
 		next := nextOf(q)
-		if !q.dead {
-			w.activate(q)
-		}
+		w.wakeSender(q)
 		q = next
 	}
 	w.admit(now)

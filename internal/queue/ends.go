@@ -2,22 +2,22 @@ package queue
 
 // Producer is the writing end of a ring, used by one goroutine at a time.
 type Producer struct {
-	ring     *Ring
+	ring     Ring   // a view of its own: one cache line with the indices
 	next     uint32 // index of the next element to write; the shared word follows
 	consumed uint32 // last seen consumer index
 }
 
 // NewProducer takes the writing end of an empty ring.
-func NewProducer(r *Ring) *Producer { return &Producer{ring: r} }
+func NewProducer(r *Ring) *Producer { return &Producer{ring: *r} }
 
 // ResumeProducer takes the writing end where its last user left it. The consumer
 // may have begun to read.
 func ResumeProducer(r *Ring) *Producer {
-	return &Producer{ring: r, next: r.producer.Load(), consumed: r.consumer.Load()}
+	return &Producer{ring: *r, next: r.producer.Load(), consumed: r.consumer.Load()}
 }
 
 // Ring is the ring that p writes to.
-func (p *Producer) Ring() *Ring { return p.ring }
+func (p *Producer) Ring() *Ring { return &p.ring }
 
 // Free is the number of elements that can be written now. A consumer index that
 // cannot be true counts as a full ring.
@@ -64,16 +64,16 @@ func (p *Producer) PendingSlot(i int) []byte { return p.ring.slot(p.consumed + u
 
 // Consumer is the reading end of a ring, used by one goroutine at a time.
 type Consumer struct {
-	ring     *Ring
+	ring     Ring   // a view of its own: one cache line with the indices
 	next     uint32 // index of the next element to read; the shared word follows
 	produced uint32 // last seen producer index
 }
 
 // NewConsumer takes the reading end of an empty ring.
-func NewConsumer(r *Ring) *Consumer { return &Consumer{ring: r} }
+func NewConsumer(r *Ring) *Consumer { return &Consumer{ring: *r} }
 
 // Ring is the ring that c reads from.
-func (c *Consumer) Ring() *Ring { return c.ring }
+func (c *Consumer) Ring() *Ring { return &c.ring }
 
 // Avail is the number of elements that can be read, with a fresh look at the
 // producer's index. ok is false when that index cannot be true: the other side

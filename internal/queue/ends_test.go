@@ -14,7 +14,7 @@ import (
 func startAt(r *Ring, index uint32) (*Producer, *Consumer) {
 	r.producer.Store(index)
 	r.consumer.Store(index)
-	return &Producer{ring: r, next: index, consumed: index}, &Consumer{ring: r, next: index, produced: index}
+	return &Producer{ring: *r, next: index, consumed: index}, &Consumer{ring: *r, next: index, produced: index}
 }
 
 func TestRingFillsAndEmpties(t *testing.T) {

@@ -68,14 +68,21 @@ type QP struct {
 
 // NewQP makes a queue pair in RESET.
 func NewQP(env *Env, cfg Config) *QP {
-	q := &QP{env: env, cfg: cfg, service: serviceOf(cfg.Type)}
+	q := &QP{}
+	q.Init(env, cfg)
+	return q
+}
+
+// Init makes q, which must be zero, a queue pair in RESET. It is for drivers that
+// have one as a part of theirs; q must not be copied afterwards.
+func (q *QP) Init(env *Env, cfg Config) {
+	*q = QP{env: env, cfg: cfg, service: serviceOf(cfg.Type)}
 	q.attr.Cap = cfg.Cap
 	if cfg.DCQCN != nil && !q.datagrams() {
 		q.cc = &reactionPoint{p: cfg.DCQCN}
 	}
 	q.reqInit()
 	q.respInit()
-	return q
 }
 
 // QPN is the queue pair's number.
