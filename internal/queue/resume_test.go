@@ -23,7 +23,7 @@ func TestResumeProducer(t *testing.T) {
 		}
 		cons.Release(released)
 		p := ResumeProducer(r)
-		if p.Ring() != r || p.Free() != 1+released {
+		if &p.Ring().data[0] != &r.data[0] || p.Free() != 1+released {
 			t.Fatalf("%d released: %d free, want %d", released, p.Free(), 1+released)
 		}
 		put(p, 3)
