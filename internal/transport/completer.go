@@ -146,6 +146,7 @@ func (r *requester) advance(n int) {
 	}
 	r.acked, r.spilled = later(r.acked, r.una), later(r.spilled, r.una)
 	r.fix.at, r.fix.end = later(r.fix.at, r.una), later(r.fix.end, r.una)
+	r.fix.waits = false
 }
 
 // reqRetireIfDone completes w, the oldest, if all of it is acknowledged. It

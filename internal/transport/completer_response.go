@@ -51,7 +51,7 @@ func (q *QP) reqResponse(now mono.Time, p *wire.Packet, syn wire.Syndrome, at ps
 // than to go back at once.
 func (q *QP) reqKeeps(at psn.PSN) bool {
 	r := &q.req
-	return r.kept.count > 0 || r.nxt.Sub(at) <= q.env.KeepBudget-q.resp.kept.count
+	return r.kept.count > 0 || r.fix.ranges.try() && r.nxt.Sub(at) <= q.env.KeepBudget-q.resp.kept.count
 }
 
 // reqKeep stores a response that came after a gap. It must be one that its request
@@ -111,6 +111,7 @@ func (q *QP) reqInOrder(now mono.Time, p *wire.Packet, syn wire.Syndrome) {
 	}
 	q.env.Counters[RcvdBytes] += uint64(p.PayloadLen)
 	q.reqAnswered(now, w)
+	r.partAnswered()
 	if q.reqLive() && r.una.Less(r.acked) {
 		q.reqAckNext(now, r.acked.Sub(r.una), byResponse)
 	}

@@ -31,8 +31,6 @@ const (
 	minRepeatWait   = 100 * time.Microsecond // shorter is noise in software
 	maxRepeats      = 6                      // doublings of the wait
 	tailShare       = 8                      // of the local ACK timeout that the last packets wait at least
-	maxTrust        = 2
-	maxStrict       = 63 // NAKs between two looks at whether a peer keeps nothing
 )
 
 // progressBy is what has moved the oldest outstanding PSN.
@@ -81,17 +79,29 @@ type repair struct {
 	when    mono.Time // of the last repetition of una
 	again   mono.Time // when to repeat what is overdue, Never when nothing is
 
-	trust  int8  // that the peer keeps packets; below 0: it does not
-	strict uint8 // NAKs to be answered by going back until it is asked again
-	span   uint8 // how many that were the last time
+	keeps  belief // that the peer keeps requests that come after a gap
+	ranges belief // that it answers requests for a part of a READ
+
+	// A part of a READ was asked for, up to partEnd; see reqMayPart.
+	part    bool
+	partEnd psn.PSN
+	chunk   psn.PSN // first PSN of the READ request of which a part was asked for last
+	waits   bool    // what lies at at waits for una to come nearer
 }
 
 // startAt forgets everything: the first PSN is p.
-func (f *repair) startAt(p psn.PSN) { *f = repair{at: p, end: p, again: mono.Never} }
+func (f *repair) startAt(p psn.PSN) { *f = repair{at: p, end: p, chunk: noPSN, again: mono.Never} }
+
+// reask begins anew with what is missing.
+func (r *requester) reask() {
+	r.fix.at, r.fix.wqe = r.una, r.head
+	r.fix.chunk, r.fix.waits = noPSN, false
+}
 
 // rest ends all repairs: what comes next is sent from una on.
 func (f *repair) rest(una psn.PSN) {
 	f.at, f.end, f.asking = una, una, false
+	f.part, f.chunk, f.waits = false, noPSN, false
 	f.again = mono.Never
 }
 
@@ -125,8 +135,8 @@ func (q *QP) reqSeqNak(now mono.Time) {
 	}
 	r.restarted = true
 	f.when = now
-	if f.strict > 0 {
-		f.strict--
+	if !f.keeps.try() {
+		f.keeps.pass()
 		q.reqGoBack(now)
 		return
 	}
@@ -139,7 +149,7 @@ func (q *QP) reqAsk(now mono.Time, why askWhy) {
 	f := &r.fix
 	w := r.oldest()
 	if !r.una.Less(f.at) {
-		f.at, f.wqe = r.una, r.head
+		r.reask()
 	}
 	f.end = later(f.end, r.una.Add(r.takes(w, r.una)))
 	f.asking, f.why, f.askEnd, f.recover = true, why, f.end, r.nxt
@@ -184,7 +194,7 @@ func (q *QP) reqGapNak(now mono.Time, p psn.PSN) {
 	r := &q.req
 	f := &r.fix
 	q.env.count(RcvdSeqErr)
-	if f.strict > 0 {
+	if !f.keeps.try() {
 		q.reqImpliedNak(now)
 		return
 	}
@@ -210,8 +220,8 @@ func (q *QP) reqRepeatLost(now mono.Time) {
 	f := &r.fix
 	f.repeats = min(f.repeats+1, maxRepeats)
 	f.when, f.again = now, mono.Never
-	if r.una.Less(f.end) {
-		f.at, f.wqe = r.una, r.head
+	if r.una.Less(f.end) && !q.reqPartRefused() {
+		r.reask()
 		r.repeated(now)
 		return
 	}
@@ -285,7 +295,7 @@ func (q *QP) reqJudge(now mono.Time, by progressBy) {
 		f.askEnd = r.una // a peer that was slow goes on in a moment
 	case f.askEnd.Less(r.una):
 		if f.why == askNAK {
-			f.trust, f.span = maxTrust, 0
+			f.keeps.yes()
 		}
 		f.asking = false
 		if mayLack {
@@ -316,11 +326,7 @@ func (q *QP) reqDistrust(now mono.Time) {
 	r := &q.req
 	f := &r.fix
 	if f.why == askNAK {
-		if f.trust--; f.trust < 0 {
-			f.trust = 0
-			f.span = min(4*f.span+7, maxStrict)
-			f.strict = f.span
-		}
+		f.keeps.no()
 	}
 	f.lost, r.restarted = true, true
 	q.reqGoBack(now)
@@ -347,9 +353,12 @@ func (q *QP) reqMend(now mono.Time, tx *Batch) reqState {
 			if tx.full(r.maxSGE) {
 				return reqRoom
 			}
-			n = r.takes(w, f.at)
-			if r.executed(w, f.at) {
+			if n = r.takes(w, f.at); r.executed(w, f.at) {
 				n = min(n, f.end.Sub(f.at))
+				if !r.mayPart(w, f.at, n) {
+					f.waits = true
+					return reqSending
+				}
 			}
 			in := q.reqEmit(tx, f.wqe, f.at, n)
 			if in == nil {
@@ -377,10 +386,4 @@ func (r *requester) settled(w *sendWQE, p psn.PSN) int {
 		return 1
 	}
 	return 0
-}
-
-// executed reports whether the responder is known to have the READ request that p
-// is of: then a part of it may be asked for, else it must be the request again.
-func (r *requester) executed(w *sendWQE, p psn.PSN) bool {
-	return p.Less(r.acked) || w.kind == kindRead && w.offset(p)%w.chunk != 0
 }

@@ -226,12 +226,13 @@ func TestRepairOfReadResponses(t *testing.T) {
 		r.expect()
 		resp(6)
 		resp(7)
-		r.expect("READ_REQUEST 5 [+1280 256] A")
+		r.expect() // of a READ one part at a time
 		r.done()
 		// The answers to the repetitions, with the positions that they have there.
 		r.resp(wire.ReadRespFirst, 1, data[1*reqMTU:][:reqMTU])
 		r.resp(wire.ReadRespLast, 2, data[2*reqMTU:][:reqMTU])
 		r.done()
+		r.expect("READ_REQUEST 5 [+1280 256] A")
 		r.resp(wire.ReadRespOnly, 5, data[5*reqMTU:][:reqMTU])
 		r.done("1 SUCCESS 2048B")
 		if string(r.local[:len(data)]) != string(data) {
@@ -339,4 +340,63 @@ func TestRepairReleasesFrames(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A responder that does not answer requests for a part of a READ is asked for its
+// end once that is overdue, and from then on.
+func TestRepairForResponderWithoutParts(t *testing.T) {
+	lossyRig(t, func(r *reqRig) {
+		r.env.KeepBudget = 16
+		data := make([]byte, reqMTU)
+		r.read(4 * reqMTU)
+		r.poll()
+		r.resp(wire.ReadRespFirst, 20, data)
+		r.resp(wire.ReadRespMid, 22, data)
+		r.expect("READ_REQUEST 21 [+256 256] A")
+		r.resp(wire.ReadRespLast, 23, data)
+		r.pass(r.qp.req.rtt.timeout())
+		r.expect("READ_REQUEST 21 [+256 768] A")
+		if n := len(r.env.Released); n != 2 {
+			r.Errorf("%d frames released, want 2", n)
+		}
+		r.answer(21, 3*reqMTU, 0, 3)
+		r.done1()
+		r.read(4 * reqMTU)
+		r.poll()
+		r.resp(wire.ReadRespFirst, 24, data)
+		r.resp(wire.ReadRespMid, 26, data)
+		r.expect("READ_REQUEST 25 [+256 768] A")
+		r.counted(OutOfOrderKept, 2)
+		r.counted(LocalAckTimeoutErr, 0)
+	})
+}
+
+// Of every READ request the first part that is missing is asked for, of several at
+// once; what is behind it in the same request waits, since rdma_rxe serves nothing
+// before the part that it has served last.
+func TestRepairOnePartOfEachRead(t *testing.T) {
+	reqEach(t, nil, func(r *reqRig) {
+		r.env.KeepBudget = 64
+		data := make([]byte, reqMTU)
+		for range 3 {
+			r.read(6 * reqMTU)
+		}
+		r.poll()
+		for _, k := range []int{1, 3, 5, 7, 9, 11, 12, 13, 15} {
+			r.resp(reqRespOp(k%6, 6), k, data)
+		}
+		r.expect("READ_REQUEST 0 [+0 256] A") // 2 and 4, and what is behind them, wait
+		one := func(k int) { r.resp(wire.ReadRespOnly, k, data) }
+		one(0)
+		r.expect("READ_REQUEST 2 [+512 256] A")
+		one(2)
+		r.expect("READ_REQUEST 4 [+1024 256] A", "READ_REQUEST 6 [+0 256] A")
+		one(4)
+		r.done("1 SUCCESS 1536B")
+		r.expect()
+		one(6)
+		r.expect("READ_REQUEST 8 [+512 256] A")
+		one(8)
+		r.expect("READ_REQUEST 10 [+1024 256] A", "READ_REQUEST 14 [+512 256] A")
+	})
 }

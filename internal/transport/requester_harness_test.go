@@ -110,7 +110,7 @@ func newReqRig(t testing.TB, c reqConfig) *reqRig {
 	q.SetPortMTU(c.mtu.Bytes())
 	q.reqStart(r.now)
 	if !c.unknown {
-		q.req.fix.strict = 255
+		q.req.fix.keeps.wait = 255
 	}
 	return r
 }

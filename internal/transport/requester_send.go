@@ -50,7 +50,7 @@ func (q *QP) reqStep(now mono.Time, tx *Batch) reqState {
 		return reqRNR
 	case q.held(now):
 		return reqPaced
-	case r.fix.at != r.fix.end:
+	case r.fix.at != r.fix.end && !r.fix.waits:
 		return q.reqMend(now, tx)
 	case r.cur != r.tail:
 	case q.state == ibv.QPStateSQD:
@@ -85,7 +85,7 @@ func (q *QP) reqStep(now mono.Time, tx *Batch) reqState {
 		return reqRoom
 	}
 	first := r.nxt == r.max
-	n := r.takes(w, r.nxt)
+	n := r.covers(w)
 	in := q.reqEmit(tx, r.cur, r.nxt, n)
 	if in == nil {
 		return reqFailed
@@ -149,7 +149,7 @@ func (q *QP) reqMay(w *sendWQE) reqState {
 		return q.reqMayOneWay(w)
 	}
 	// A request that is larger than the window goes alone.
-	if n := r.inflight(); n > 0 && n+r.takes(w, r.nxt) > q.reqWindowNow() {
+	if n := r.inflight(); n > 0 && n+r.covers(w) > q.reqWindowNow() {
 		return reqWindow
 	}
 	if q.reqStopped() {
@@ -158,8 +158,19 @@ func (q *QP) reqMay(w *sendWQE) reqState {
 	return reqSending
 }
 
-// takes is the number of PSNs of the packet of w with PSN p: of a READ request up to
-// the end of its chunk, or to the next response that is here.
+// covers is the number of PSNs of the next packet of w: of a READ request to the end
+// of its chunk, whatever is here of that.
+func (r *requester) covers(w *sendWQE) int {
+	if w.kind != kindRead {
+		return 1
+	}
+	off := w.offset(r.nxt)
+	return int(w.chunkEnd(off) - off)
+}
+
+// takes is the number of PSNs of the packet of w with PSN p, where that is repeated
+// alone: of a READ request up to the end of its chunk, or to the next response that
+// is here.
 func (r *requester) takes(w *sendWQE, p psn.PSN) int {
 	if w.kind != kindRead {
 		return 1

@@ -105,6 +105,7 @@ func (q *QP) reqRestart(now mono.Time) {
 		return
 	}
 	r.restarted = true
+	r.fix.ranges.pass()
 	r.fix.evidence()
 	r.fix.when = now
 	q.reqRepeat(now)

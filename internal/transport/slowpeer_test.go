@@ -87,7 +87,7 @@ func TestSlowPeerOnALossyLink(t *testing.T) {
 			if n == 5 {
 				l.Script = loseNext(l)
 			}
-			if n%20 == 15 {
+			if n%20 == 15 && n > 20 { // long after the loss
 				pauses++
 				s.hosts[1].pause(60 * time.Millisecond)
 			}
