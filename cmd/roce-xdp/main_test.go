@@ -160,3 +160,12 @@ func TestEveryCommandHasHelp(t *testing.T) {
 	}
 	walk(newRoot())
 }
+
+func TestResolve(t *testing.T) {
+	runAll(t, []command{
+		{line: "resolve 127.0.0.1", stdout: []string{`^destination  127\.0\.0\.1$`, `^device       lo$`, `own address$`}},
+		{line: "resolve ::1 -I nosuch0", code: exitFailure, stdout: []string{`^destination  ::1$`}, stderr: []string{`no interface nosuch0`}},
+		{line: "resolve", code: exitUsage, stderr: []string{`one argument is needed`}},
+		{line: "resolve 127.0.0.1 --tos 300", code: exitUsage, stderr: []string{`0 to 255`}},
+	})
+}

@@ -1,0 +1,149 @@
+// Package explain tells how a peer is reached, step by step.
+package explain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/roce-xdp/roce-xdp/cm/resolve"
+	"github.com/roce-xdp/roce-xdp/datapath"
+	"github.com/roce-xdp/roce-xdp/internal/wire"
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// ErrOptions: the options do not make a question.
+var ErrOptions = errors.New("bad option")
+
+// gsi is the number of the queue pair of the connection manager.
+const gsi = 1
+
+// Options are a question and where the answer goes.
+type Options struct {
+	Peer      string // address, with a zone (fe80::1%eth0) if link-local, or host name
+	Interface string // to leave by; empty: any
+	Source    string // own address; empty: what the kernel prefers
+	TOS       int    // 0 to 255
+	Timeout   time.Duration
+	JSON      bool
+	Out       io.Writer
+}
+
+// answer is the JSON form. What is not known is left out.
+type answer struct {
+	Destination  string `json:"destination"`
+	Local        bool   `json:"local"`
+	Device       string `json:"device,omitempty"`
+	Interface    string `json:"interface,omitempty"`
+	VLAN         uint16 `json:"vlan,omitempty"`
+	Source       string `json:"source,omitempty"`
+	SourceMAC    string `json:"source_mac,omitempty"`
+	GID          string `json:"gid,omitempty"`
+	GIDIndex     *int   `json:"gid_index,omitempty"`
+	Gateway      string `json:"gateway,omitempty"`
+	Table        int    `json:"table,omitempty"`
+	NextHop      string `json:"next_hop,omitempty"`
+	MAC          string `json:"mac,omitempty"`
+	Neighbour    string `json:"neighbour,omitempty"`
+	LinkMTU      int    `json:"link_mtu,omitempty"`
+	PathMTU      int    `json:"path_mtu,omitempty"`
+	RDMAMTU      int    `json:"rdma_mtu"`
+	HopLimit     uint8  `json:"hop_limit,omitempty"`
+	GSIPort      uint16 `json:"gsi_source_port,omitempty"`
+	ErrorMessage string `json:"error,omitempty"`
+}
+
+// Run answers in the network namespace of the calling thread. When there is no way
+// it writes how far it got, and returns why. Errors are ErrOptions and those of
+// package resolve.
+func Run(ctx context.Context, o *Options) error {
+	req, err := o.request(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := resolve.New()
+	if err != nil {
+		return err
+	}
+	defer r.Close()
+	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
+	defer cancel()
+	res, failure := r.Resolve(ctx, req)
+	if errors.Is(failure, resolve.ErrInvalid) {
+		return fmt.Errorf("%w: %w", ErrOptions, failure)
+	}
+	a := describe(req, &res)
+	if failure != nil {
+		a.ErrorMessage = failure.Error()
+	}
+	if o.JSON {
+		enc := json.NewEncoder(o.Out)
+		enc.SetIndent("", "  ")
+		err = enc.Encode(&a)
+	} else {
+		err = a.write(o.Out)
+	}
+	return errors.Join(failure, err)
+}
+
+// request makes a question of the options.
+func (o *Options) request(ctx context.Context) (*verbs.ResolveRequest, error) {
+	if o.Timeout <= 0 {
+		return nil, fmt.Errorf("%w: timeout %v: more than 0 is needed", ErrOptions, o.Timeout)
+	}
+	if o.TOS < 0 || o.TOS > 255 {
+		return nil, fmt.Errorf("%w: type of service %d: 0 to 255 are possible", ErrOptions, o.TOS)
+	}
+	req := &verbs.ResolveRequest{Interface: o.Interface, TOS: uint8(o.TOS)}
+	var err error
+	if o.Source != "" {
+		if req.Src, err = netip.ParseAddr(o.Source); err != nil {
+			return nil, fmt.Errorf("%w: the source %q is no IP address", ErrOptions, o.Source)
+		}
+	}
+	if req.Dst, err = netip.ParseAddr(o.Peer); err == nil {
+		return req, nil
+	}
+	all, err := net.DefaultResolver.LookupNetIP(ctx, "ip", o.Peer)
+	if err != nil {
+		return nil, fmt.Errorf("%q is no IP address, and no host that can be looked up: %w", o.Peer, err)
+	}
+	req.Dst = all[0].Unmap()
+	return req, nil
+}
+
+// describe makes the answer of a resolution, which is empty where there is no way.
+func describe(req *verbs.ResolveRequest, res *verbs.Resolution) answer {
+	a := answer{Destination: req.Dst.String()}
+	if res.Interface == "" {
+		return a
+	}
+	a = answer{
+		Destination: res.Dst.String(), Local: res.Local, Device: res.Device, Interface: res.Interface, VLAN: res.VLAN,
+		Source: res.Src.String(), SourceMAC: mac(res.SrcMAC), Table: res.Table, NextHop: res.NextHop.String(), MAC: mac(res.DstMAC),
+		Neighbour: res.Neighbour, LinkMTU: res.LinkMTU, PathMTU: res.PathMTU, RDMAMTU: res.MTU.Bytes(), HopLimit: res.HopLimit,
+		GSIPort: wire.PortFromQPN(gsi),
+	}
+	if res.Gateway() {
+		a.Gateway = a.NextHop
+	}
+	gids, err := datapath.PlanGIDs(res.Device)
+	for i := range gids {
+		if g := &gids[i]; err == nil && g.GID == verbs.GID(res.Src.As16()) && g.IfIndex == res.IfIndex {
+			a.GID, a.GIDIndex = netip.AddrFrom16(g.GID).String(), &g.Index
+		}
+	}
+	return a
+}
+
+func mac(m [6]byte) string {
+	if m == [6]byte{} {
+		return ""
+	}
+	return net.HardwareAddr(m[:]).String()
+}
