@@ -17,6 +17,23 @@
 // peer can send. What Config does not have is made for each connection; a server
 // of many gives it a PD, completion queues and an SRQ that all share.
 //
+// # Ids and events
+//
+// EventChannel and ID are rdma_cm's objects, with its names and its events, for programs
+// that are made for them, that want UD services (PortSpaceUDP) and multicast groups, or that serve many
+// connections by one goroutine:
+//
+//	ch := cm.NewEventChannel(dev)
+//	id, err := ch.CreateID(cm.PortSpaceTCP)
+//	err = id.ResolveAddr(netip.AddrPort{}, peer, 2*time.Second) // ADDR_RESOLVED
+//	err = id.ResolveRoute(2 * time.Second)                     // ROUTE_RESOLVED
+//	err = id.CreateQP(pd, &verbs.QPInitAttr{SendCQ: cq, RecvCQ: cq})
+//	err = id.Connect(&cm.ConnParam{RetryCount: 7, RNRRetryCount: 7}) // ESTABLISHED
+//	ev, err := ch.Next(ctx)
+//
+// A channel is given the devices that its ids may be on, as there is no list of all.
+// A program without CreateQP takes its own queue pair through its states by InitQPAttr.
+//
 // # Who answers
 //
 // Requests come to queue pair 1 of the device, of which there is one: it is made with

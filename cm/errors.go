@@ -130,3 +130,5 @@ func opErr(op, addr string, err error) error {
 	}
 	return &OpError{Op: op, Addr: addr, Err: err}
 }
+
+func stateErr(why string) error { return fmt.Errorf("%w: %s", ErrState, why) }

@@ -81,21 +81,33 @@ func toInit(q *verbs.QP, access verbs.Access) error {
 
 // toRTS takes a queue pair from INIT to RTS, connected as attr says. extra are access rights besides.
 func toRTS(dev *verbs.Context, q *verbs.QP, attr *cmfsm.QPAttr, extra verbs.Access) error {
+	for _, state := range []verbs.QPState{verbs.QPStateRTR, verbs.QPStateRTS} {
+		a, mask, err := attributes(dev, state, attr)
+		if err != nil {
+			return err
+		}
+		a.AccessFlags |= extra
+		if err := q.Modify(&a, mask); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// attributes are those for the step to RTR or RTS.
+func attributes(dev *verbs.Context, state verbs.QPState, attr *cmfsm.QPAttr) (verbs.QPAttr, verbs.AttrMask, error) {
 	a := attr.QPAttr
+	a.State = state
+	if state == verbs.QPStateRTS {
+		return a, verbs.AttrState | verbs.AttrSQPSN | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxQPRDAtomic, nil
+	}
 	index, err := dev.GIDIndex(attr.LocalGID.Addr())
 	if err != nil {
-		return err
+		return a, 0, err
 	}
 	a.AV.SGIDIndex = index
-	a.State, a.AccessFlags = verbs.QPStateRTR, a.AccessFlags|extra
-	err = q.Modify(&a, verbs.AttrState|verbs.AttrAV|verbs.AttrPathMTU|verbs.AttrDestQPN|verbs.AttrRQPSN|
-		verbs.AttrMaxDestRDAtomic|verbs.AttrMinRNRTimer|verbs.AttrAccessFlags)
-	if err != nil {
-		return err
-	}
-	a.State = verbs.QPStateRTS
-	return q.Modify(&a, verbs.AttrState|verbs.AttrSQPSN|verbs.AttrTimeout|verbs.AttrRetryCnt|verbs.AttrRNRRetry|
-		verbs.AttrMaxQPRDAtomic)
+	return a, verbs.AttrState | verbs.AttrAV | verbs.AttrPathMTU | verbs.AttrDestQPN | verbs.AttrRQPSN |
+		verbs.AttrMaxDestRDAtomic | verbs.AttrMinRNRTimer | verbs.AttrAccessFlags, nil
 }
 
 // free destroys what make has made.
