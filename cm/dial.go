@@ -18,8 +18,8 @@ import (
 // Config. When ctx ends the attempt ends, and the peer is told; without a deadline
 // a peer that does not answer is given up after 74 s.
 //
-// Errors: RejectedError, which is ErrNoListener too; ErrNoAnswer; ErrNoSource;
-// those of the way to the peer, as of verbs.QP.Modify; ctx's.
+// Errors: RejectedError, which may be ErrNoListener too; ErrNoAnswer; those of
+// verbs.Context.Resolve; ctx's.
 func Dial(ctx context.Context, dev *verbs.Context, address string, cfg *Config) (*Conn, error) {
 	c, err := dial(ctx, dev, address, cfg)
 	return c, opErr("dial", address, err)

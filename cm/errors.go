@@ -4,9 +4,9 @@ import (
 	"errors"
 	"fmt"
 
-	"github.com/roce-xdp/roce-xdp/internal/cmengine"
 	"github.com/roce-xdp/roce-xdp/internal/cmfsm"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
+	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
 // Errors of this package; test with errors.Is. Those of verbs come through.
@@ -23,10 +23,9 @@ var (
 	ErrRemoved = errors.New("the device is gone")
 	// ErrListenerClosed: the listener was closed.
 	ErrListenerClosed = errors.New("the listener is closed")
-	// ErrNoSource: the device has no address to reach the destination from.
-	ErrNoSource = cmengine.ErrNoSource
-	// ErrNotOurs: the local address is not one of the device.
-	ErrNotOurs = cmengine.ErrNotOurs
+	// ErrNoSource: the device does not have the local address, or none from which the
+	// destination can be reached.
+	ErrNoSource = verbs.ErrNoSource
 	// ErrAddrInUse: another id has the address and port.
 	ErrAddrInUse = cmfsm.ErrAddrInUse
 	// ErrPrivateData: there is more private data than the message has room for.

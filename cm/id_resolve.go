@@ -109,7 +109,7 @@ func (id *ID) devices(addr netip.Addr) ([]*verbs.Context, error) {
 		}
 		errs = append(errs, err)
 	}
-	return nil, fmt.Errorf("%w: %s: %w", ErrNotOurs, addr, errors.Join(errs...))
+	return nil, fmt.Errorf("%w: %s: %w", ErrNoSource, addr, errors.Join(errs...))
 }
 
 // ResolveAddr finds the device and the own address that dst is reached from

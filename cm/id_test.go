@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/cm"
-	"github.com/roce-xdp/roce-xdp/datapath"
 	"github.com/roce-xdp/roce-xdp/datapath/datapathtest"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
@@ -187,7 +186,7 @@ func TestIDFailures(t *testing.T) {
 	t.Run("no route", func(t *testing.T) {
 		id := a.id(cm.PortSpaceTCP)
 		a.ok(id.ResolveAddr(netip.AddrPort{}, addrPort("198.51.100.1:1"), time.Minute))
-		if e := a.next(cm.EventAddrError); !errors.Is(e.Err, datapath.ErrNoRoute) {
+		if e := a.next(cm.EventAddrError); !errors.Is(e.Err, verbs.ErrNoRoute) {
 			t.Error(e)
 		}
 	})
@@ -248,7 +247,7 @@ func TestIDStates(t *testing.T) {
 		{"connect without queue pair", routed.Connect(nil), nil},
 		{"no timeout", id.ResolveAddr(netip.AddrPort{}, dst, 0), verbs.ErrInvalid},
 		{"no destination", id.ResolveAddr(netip.AddrPort{}, netip.AddrPort{}, time.Second), verbs.ErrInvalid},
-		{"not ours", id.BindAddr(dst), cm.ErrNotOurs},
+		{"not ours", id.BindAddr(dst), cm.ErrNoSource},
 		{"type", routed.CreateQP(a.pd, &verbs.QPInitAttr{Type: verbs.UD, SendCQ: a.cq, RecvCQ: a.cq}), verbs.ErrInvalid},
 		{"PD of another device", routed.CreateQP(b.pd, &verbs.QPInitAttr{SendCQ: b.cq, RecvCQ: b.cq}), verbs.ErrInvalid},
 		{"group of RC", routed.JoinMulticast(netip.MustParseAddr("239.1.1.1")), verbs.ErrInvalid},

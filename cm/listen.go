@@ -26,7 +26,7 @@ type Listener struct {
 // that port of all addresses, "0.0.0.0:7471" of those of IPv4, and port 0 is any that
 // is free. nil cfg is the zero Config; it says how connections are accepted.
 //
-// Errors: ErrAddrInUse, ErrNotOurs; verbs.ErrPermission without the privilege
+// Errors: ErrAddrInUse, ErrNoSource; verbs.ErrPermission without the privilege
 // for queue pair 1, CAP_NET_RAW; verbs.ErrBusy when another has it.
 func Listen(dev *verbs.Context, address string, cfg *Config) (*Listener, error) {
 	l, err := listen(dev, address, cfg)

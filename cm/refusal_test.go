@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/cm"
-	"github.com/roce-xdp/roce-xdp/datapath"
 	"github.com/roce-xdp/roce-xdp/datapath/datapathtest"
 	"github.com/roce-xdp/roce-xdp/datapath/xsk/xsktest"
 	"github.com/roce-xdp/roce-xdp/verbs"
@@ -106,10 +105,10 @@ func TestBadArguments(t *testing.T) {
 		{"no peer", ":7471", cm.Config{}, nil, verbs.ErrInvalid},
 		{"a group", "239.1.1.1:7471", cm.Config{}, nil, verbs.ErrInvalid},
 		{"port 0", "192.0.2.2:0", cm.Config{}, nil, verbs.ErrInvalid},
-		{"no route", "198.51.100.1:7471", cm.Config{}, nil, datapath.ErrNoRoute},
-		{"no source", "[fe80::2]:7471", cm.Config{}, nil, cm.ErrNoSource},
-		{"not ours", "192.0.2.2:7471", cm.Config{LocalAddr: addrPort("192.0.2.3:0")}, nil, cm.ErrNotOurs},
-		{"another family", "192.0.2.2:7471", cm.Config{LocalAddr: addrPort("[2001:db8::1]:0")}, nil, cm.ErrNoSource},
+		{"no route", "198.51.100.1:7471", cm.Config{}, nil, verbs.ErrNoRoute},
+		{"no neighbour", "[fe80::2]:7471", cm.Config{}, nil, verbs.ErrNoRoute},
+		{"not ours", "192.0.2.2:7471", cm.Config{LocalAddr: addrPort("192.0.2.3:0")}, nil, cm.ErrNoSource},
+		{"another family", "192.0.2.2:7471", cm.Config{LocalAddr: addrPort("[2001:db8::1]:0")}, nil, verbs.ErrInvalid},
 		{"too many resources", "192.0.2.2:7471", cm.Config{ResponderResources: 129}, nil, verbs.ErrInvalid},
 		{"too many retries", "192.0.2.2:7471", cm.Config{RetryCount: 8}, nil, verbs.ErrInvalid},
 		{"an SRQ without PD", "192.0.2.2:7471", cm.Config{SRQ: new(verbs.SRQ)}, nil, verbs.ErrInvalid},
@@ -132,7 +131,7 @@ func TestBadArguments(t *testing.T) {
 	for _, tt := range []struct {
 		address string
 		want    error
-	}{{"192.0.2.2:7471", cm.ErrNotOurs}, {"nonsense", verbs.ErrInvalid}} {
+	}{{"192.0.2.2:7471", cm.ErrNoSource}, {"nonsense", verbs.ErrInvalid}} {
 		if _, err := cm.Listen(a, tt.address, nil); !errors.Is(err, tt.want) {
 			t.Errorf("listen on %s: %v", tt.address, err)
 		}

@@ -11,7 +11,8 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
 
-// Request is a request for a connection. It ends with Accept or Reject.
+// Request is a request for a connection. It ends with Accept, AcceptWith or Reject, one
+// of them and once.
 type Request struct{ c *Conn }
 
 // LocalAddr is the own address that was asked.
@@ -39,6 +40,18 @@ func (r *Request) Accept(ctx context.Context, private []byte) (*Conn, error) {
 		return nil, opErr("accept", c.remote.String(), errors.Join(err, c.Close()))
 	}
 	return c, nil
+}
+
+// AcceptWith is Accept with a Config for this connection, whose PrivateData is told.
+func (r *Request) AcceptWith(ctx context.Context, cfg *Config) (*Conn, error) {
+	if cfg == nil {
+		cfg = &Config{}
+	}
+	if err := cfg.check(); err != nil {
+		return nil, opErr("accept", r.c.remote.String(), errors.Join(err, r.Reject(nil)))
+	}
+	r.c.cfg = *cfg
+	return r.Accept(ctx, cfg.PrivateData)
 }
 
 // Reject refuses, with private data, at most MaxRejectPrivate bytes. The peer's error

@@ -2,10 +2,8 @@ package cmengine
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"sync"
-	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/cmfsm"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -94,8 +92,8 @@ func (c *client) Bind(id cmfsm.ID, addr netip.AddrPort) (at netip.AddrPort, err 
 		if err != nil {
 			return at, err
 		}
-		if _, err := sources(gids, a, a); err != nil {
-			return at, err
+		if !has(gids, a) {
+			return at, notOurs(a, gids)
 		}
 	}
 	err = c.own(id, func(m *cmfsm.Machine, _ mono.Time) (err error) { at, err = m.Bind(id, addr); return err })
@@ -151,39 +149,19 @@ func (c *client) Counters() (v []verbs.CounterValue, err error) {
 	return v, err
 }
 
-// Resolve asks the kernel, through an address handle, for the way from each own
-// address that may do, until there is one.
+// Resolve has the device look for the way, and makes the one of the datagrams to
+// come.
 func (c *client) Resolve(ctx context.Context, q Query) (Resolved, error) {
-	dst := plain(q.Dst)
-	gids, err := c.e.dev.GIDs()
+	r, err := c.e.dev.Resolve(ctx, &verbs.ResolveRequest{Src: q.Src, Dst: q.Dst, TOS: q.TOS})
 	if err != nil {
 		return Resolved{}, err
 	}
-	from, err := sources(gids, plain(q.Src), dst)
-	if err != nil {
-		return Resolved{}, err
+	mtu := r.MTU
+	if mtu == 0 {
+		mtu = ibv.MTU256 // the smallest that there is: the device says whether its link carries that
 	}
-	var errs []error
-	for _, src := range from {
-		key := cmfsm.Path{Local: src, Remote: dst, TrafficClass: q.TOS, HopLimit: cmfsm.DefaultHopLimit}
-		began := time.Now()
-		err := c.e.reach(ctx, key)
-		if err == nil {
-			c.e.mu.Lock()
-			mtu := c.e.mtu
-			c.e.mu.Unlock()
-			return Resolved{Src: src, Dst: dst, MTU: mtu, HopLimit: key.HopLimit}, nil
-		}
-		if ctx.Err() != nil {
-			return Resolved{}, err
-		}
-		errs = append(errs, err)
-		// There was a route, and its next hop is silent, whoever asks.
-		if time.Since(began) > time.Second {
-			break
-		}
-	}
-	return Resolved{}, errors.Join(errs...)
+	key := cmfsm.Path{Local: r.Src, Remote: r.Dst, TrafficClass: q.TOS, HopLimit: r.HopLimit}
+	return Resolved{Src: r.Src, Dst: r.Dst, MTU: mtu, HopLimit: r.HopLimit}, c.e.reach(ctx, key)
 }
 
 // Close ends the client. That it is closed already is no error.

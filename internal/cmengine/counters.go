@@ -25,7 +25,7 @@ func (e *Engine) values() []verbs.CounterValue {
 	m := e.m.Counters()
 	out := make([]verbs.CounterValue, 0, len(m)+len(e.count))
 	for i, v := range m {
-		out = append(out, verbs.CounterValue{Name: "cm_" + cmfsm.Counter(i).String(), Value: v})
+		out = append(out, verbs.CounterValue{Name: cmfsm.Counter(i).String(), Value: v})
 	}
 	for i, v := range e.count {
 		out = append(out, verbs.CounterValue{Name: counterNames[i], Value: v})

@@ -3,7 +3,6 @@ package cmengine
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/roce-xdp/roce-xdp/internal/cmfsm"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -82,7 +81,7 @@ func (e *Engine) createAH(key *cmfsm.Path) (*verbs.AH, error) {
 	}
 	index := indexOf(gids, key.Local)
 	if index < 0 {
-		return nil, fmt.Errorf("%w (any more): %s; it has %s", ErrNotOurs, key.Local, list(gids))
+		return nil, notOurs(key.Local, gids)
 	}
 	return e.pd.CreateAH(&verbs.AddressVector{
 		DGID: ibv.GIDOf(key.Remote), SGIDIndex: index, FlowLabel: key.FlowLabel, TrafficClass: key.TrafficClass,

@@ -26,9 +26,8 @@ type Client interface {
 	SetOptions(id cmfsm.ID, o cmfsm.Options) error
 	Bind(id cmfsm.ID, addr netip.AddrPort) (netip.AddrPort, error)
 	Listen(id cmfsm.ID, backlog int) error
-	// Resolve finds how the device reaches dst: from src if that is valid and not
-	// unspecified, else from its own address that fits best. It may take as long as
-	// the next hop needs to answer, or until ctx ends.
+	// Resolve finds how the device reaches a destination, as verbs.Context.Resolve
+	// does, with its errors.
 	Resolve(ctx context.Context, q Query) (Resolved, error)
 	Connect(id cmfsm.ID, r *cmfsm.Route, p *cmfsm.ConnParam) error
 	Accept(id cmfsm.ID, p *cmfsm.ConnParam) error
