@@ -13,7 +13,7 @@ import (
 const (
 	maxPaths     = 1024 // address handles kept
 	maxResolving = 16   // goroutines that look for the way of answers
-	maxWaiting   = 8    // datagrams that wait for one path
+	maxWaiting   = 64   // datagrams that wait for one path
 	// pathRest is how long a path is unused before it may go: longer than its last
 	// datagram waits in a send queue.
 	pathRest = 2 * tick
