@@ -40,24 +40,25 @@ func watchStalls(t *testing.T) *stalls {
 // take is the longest stall since the last call.
 func (s *stalls) take() time.Duration { return time.Duration(s.longest.Swap(0)) }
 
-// undisturbed repeats try, which reports what went wrong and need not have, until
-// nothing does. Something that goes wrong while nothing else has kept the process
-// from running is a failure, and so is too much of it.
-func undisturbed(t *testing.T, what string, try func() (wrong string)) {
+// undisturbed runs try until nothing goes wrong n times; try reports what has, and
+// has nothing to report of itself. Something that goes wrong while nothing has
+// kept the process from running is a failure, and so is too much of it.
+func undisturbed(t *testing.T, what string, n int, try func() (wrong string)) {
 	t.Helper()
-	const attempts = 8
 	s := watchStalls(t)
-	for i := range attempts {
+	for left, disturbed := n, 0; left > 0; {
 		s.take()
 		wrong := try()
 		stall := s.take()
-		switch {
-		case wrong == "":
-			return
-		case stall < longStall:
+		if wrong == "" {
+			left--
+			continue
+		}
+		if stall < longStall {
 			t.Fatalf("%s: %s, and the longest stall of this process was %v", what, wrong, stall)
-		case i == attempts-1:
-			t.Fatalf("%s: %s in each of %d attempts", what, wrong, attempts)
+		}
+		if disturbed++; disturbed > 10+2*n {
+			t.Fatalf("%s: %d of %d times undisturbed only, lastly %s", what, n-left, n-left+disturbed, wrong)
 		}
 		t.Logf("%s: again, for this process stood still for %v: %s", what, stall, wrong)
 	}

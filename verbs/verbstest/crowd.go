@@ -119,8 +119,8 @@ func (c *Crowd) path(e *CrowdEnd) connect.Path {
 
 // Run moves count messages from A to B over each of the connections from index
 // first up to end, by WRITE or READ (op), depth of them outstanding on each at
-// any time, and compares memory. Between two looks at A's completions it calls
-// idle, if that is not nil, when there were none.
+// any time, and compares memory. When there are no completions at A, and between
+// the first messages, it calls idle, if that is not nil.
 func (c *Crowd) Run(ctx context.Context, op verbs.Opcode, first, end, count, depth int, idle func()) error {
 	if n := (end - first) * min(count, depth); n > c.A.CQ.Size() {
 		return fmt.Errorf("%d messages outstanding: the completion queue has %d entries", n, c.A.CQ.Size())
@@ -171,6 +171,9 @@ func (c *Crowd) drive(ctx context.Context, op verbs.Opcode, first, end, count, d
 		for i := first; i < end; i++ {
 			if err := post(i, min(left, batch)); err != nil {
 				return err
+			}
+			if idle != nil && i%batch == 0 {
+				idle() // who drives the other end does it here: its answers are waited for
 			}
 		}
 	}
