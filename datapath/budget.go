@@ -78,15 +78,6 @@ func (w *worker) hasRoom() bool {
 	return !w.throttled.empty() && w.env.InFlight() < w.env.Budget
 }
 
-// nextTimer is when a queue pair's timer, or the patience with what is in flight,
-// runs out.
-func (w *worker) nextTimer() mono.Time {
-	if w.throttled.empty() {
-		return w.timers.next()
-	}
-	return mono.Min(w.timers.next(), w.fullUntil)
-}
-
 // throttle has q, which the budget has stopped, wait for room. One that had been
 // admitted, and found others to have taken the room, keeps its place.
 func (w *worker) throttle(now mono.Time, q *qp, admitted bool) {

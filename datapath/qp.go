@@ -204,7 +204,7 @@ func (q *qp) Doorbell() {
 		}
 	}
 	now := clock()
-	if w.nextTimer() <= now {
+	if w.deadline() <= now {
 		w.receive(now) // a program that posts without a pause must not keep answers from being seen
 	}
 	w.transmit(now)

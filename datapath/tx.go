@@ -15,10 +15,7 @@ import (
 // It reports whether there was anything to do.
 func (w *worker) transmit(now mono.Time) bool {
 	w.env.Expire(now)
-	// While frames wait to be looked at, what a timer waits for may be among them.
-	late := w.nextTimer() <= now
-	w.env.Behind = late && w.behind()
-	if late && !w.env.Behind {
+	if w.timersRun(now) {
 		for q := w.timers.expired(now); q != nil; q = w.timers.expired(now) {
 			w.activate(q)
 		}
@@ -60,11 +57,6 @@ func (w *worker) transmit(now mono.Time) bool {
 	}
 	w.push(now)
 	return did
-}
-
-// behind reports whether something has come in that was not looked at.
-func (w *worker) behind() bool {
-	return w.rxMore || len(w.loop) != 0 || w.inbox.Load() != 0 || w.port.RxAvail() != 0
 }
 
 // turn polls q for at most limit packets and lays them out.

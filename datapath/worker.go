@@ -32,6 +32,7 @@ const (
 type worker struct {
 	drive
 	flow
+	grace grace
 
 	dev    *Device
 	id     int

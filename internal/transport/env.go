@@ -30,8 +30,8 @@ type Env struct {
 	// Queued says that others were stopped by the budget before the queue pair
 	// that is polled next: it does not begin to send.
 	Queued bool
-	// Behind says that packets have arrived which the engine has not been given:
-	// no timer runs out, for what it waits for may be among them.
+	// Behind says that packets may have arrived which the engine has not been
+	// given: no timer runs out, for what it waits for may be among them.
 	Behind bool
 	// KeepBudget is how many out-of-order packets a queue pair may keep; 0 keeps
 	// none.
