@@ -47,7 +47,7 @@ Most commands need root, or the capabilities of docs/privileges.md.`,
 	}
 	root.SetFlagErrorFunc(misuse)
 	root.CompletionOptions.HiddenDefaultCmd = true
-	root.AddCommand(newVersion(), newDemo(), newPerf(), newPingpong(), newResolve())
+	root.AddCommand(newVersion(), newDemo(), newPerf(), newPing(), newPingpong(), newResolve())
 	return root
 }
 
