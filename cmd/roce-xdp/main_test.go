@@ -95,6 +95,11 @@ func TestHelp(t *testing.T) {
 		// Datagrams have no path MTU of their own.
 		{line: "pingpong srq --help", stdout: []string{`-q, --num-qp int .*default 16`, `ibv_srq_pingpong -d rxe0 -g 1`, `over all queue pairs`}},
 		{line: "pingpong ud --help", stdout: []string{`ibv_ud_pingpong -d rxe0 -g 1`, `-s, --size int .*default 1024`}, absent: `--mtu`},
+		// The options of rping.
+		{line: "ping --help", stdout: []string{
+			`-s, --server`, `-c, --client`, `-a, --address`, `-I, --source`, `-p, --port int .*default 7174`, `-S, --size int .*default 64`,
+			`-C, --count`, `-v, --verbose`, `-V, --validate`, `-P, --persistent`, `-d, --debug`, `-q, --own-qp`, `--timeout duration .*default 5s`,
+		}},
 		{line: "completion bash", stdout: []string{`__start_roce-xdp`}},
 	})
 }
@@ -110,6 +115,14 @@ func TestMisuse(t *testing.T) {
 		{line: "demo --mtu 335", code: 2, stderr: []string{`--mtu is 335: 336`}},
 		{line: "demo --queues 0", code: 2, stderr: []string{`--queues is 0: 1 to 64`}},
 		{line: "demo --mode fast", code: 2, stderr: []string{`unknown XDP mode "fast": want auto, native \(drv\) or generic \(skb\)`}},
+		{line: "ping", code: 2, stderr: []string{`one of -s, the server, and -c, the client, is needed`, `^See 'roce-xdp ping --help'\.$`}},
+		{line: "ping -s -c", code: 2, stderr: []string{`one of -s`}},
+		{line: "ping -c", code: 2, stderr: []string{`the server's address \(-a\) is needed`}},
+		{line: "ping -c 192.0.2.1", code: 2, stderr: []string{`the server's address is given by -a`}},
+		{line: "ping -s -p 65536", code: 2, stderr: []string{`port \(-p\) is 65536`}},
+		{line: "ping -c -a 192.0.2.1 -S 22", code: 2, stderr: []string{`size \(-S\) is 22: 23 to 65535`}},
+		{line: "ping -c -a 192.0.2.1 --timeout 0s", code: 2, stderr: []string{`--timeout is 0s`}},
+		{line: "ping -s --mode fast", code: 2, stderr: []string{`unknown XDP mode "fast"`}},
 		{line: "perf fly-bw", code: 2, stderr: []string{`no test "fly-bw"`}},
 		{line: "perf write-bw -n 2", code: 2, stderr: []string{`iterations \(-n\) is 2: 5 to`}},
 		{line: "perf write-bw -n 0", code: 2, stderr: []string{`--iters is 0: leave it out for the default`}},
@@ -139,6 +152,8 @@ func TestFailures(t *testing.T) {
 		{line: "perf write-bw -d nosuch0", code: 1, stderr: []string{`\Aroce-xdp: .*nosuch0.*\n\z`}},
 		{line: "pingpong ud -d nosuch0", code: 1, stderr: []string{`\Aroce-xdp: .*nosuch0.*\n\z`}},
 		{line: "pingpong rc -d nosuch0", code: 1, stderr: []string{`\Aroce-xdp: .*nosuch0.*\n\z`}},
+		{line: "ping -s --device nosuch0", code: 1, stderr: []string{`\Aroce-xdp: .*nosuch0.*\n\z`}},
+		{line: "ping -c -a 127.0.0.1", code: 1, stderr: []string{`^roce-xdp: no network interface but loopback has the address 127.0.0.1`}},
 		{line: "perf write-bw -p 1 127.0.0.1", code: 1, stderr: []string{`^roce-xdp: connect to 127.0.0.1:1: .*start the server first`}},
 		{line: "pingpong rc -p 1 127.0.0.1", code: 1, stderr: []string{`couldn't connect to 127.0.0.1:1.*start the server first`}},
 	})

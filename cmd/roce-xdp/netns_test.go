@@ -85,6 +85,8 @@ func TestNetnsTwoProcesses(t *testing.T) {
 		{"perf send-lat -d eth0", "perf send-lat -d eth0 -n 50 -s 64 -I 64 " + server, "64         49 "},
 		{"pingpong rc -n 50", "pingpong rc -n 50 " + server, "50 iters in "},
 		{"pingpong uc -n 50 -s 9000", "pingpong uc -n 50 -s 9000 " + server, "900000 bytes in "},
+		{"ping -s", "ping -c -V -C 50 -a " + server, "50 rounds of 64 bytes, 0 lost"},
+		{"ping -s -a ::0", "ping -c -V -S 65535 -C 50 -a 2001:db8::1", "50 rounds of 65535 bytes, 0 lost"},
 		{"pingpong ud -n 50 -c", "pingpong ud -n 50 -c " + server, "102400 bytes in "},
 		{"pingpong rc -n 50 -e -s 9000 -m 4096", "pingpong rc -n 50 -e -s 9000 -m 4096 " + server, "900000 bytes in "},
 	}

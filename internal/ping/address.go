@@ -57,6 +57,9 @@ func (o *Options) interfaceTo(addr, local netip.Addr) (string, error) {
 	}
 	// Nothing is sent: the kernel only chooses its source address.
 	c, err := net.DialUDP("udp", nil, net.UDPAddrFromAddrPort(netip.AddrPortFrom(addr, uint16(o.Port))))
+	if op := (*net.OpError)(nil); errors.As(err, &op) {
+		err = op.Err // without talk of UDP
+	}
 	if err != nil {
 		return "", fmt.Errorf("no way to %s: %w: check the address, and the routes with ip route get %s", addr, err, addr)
 	}
