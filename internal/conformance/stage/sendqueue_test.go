@@ -186,6 +186,19 @@ func TestSendQueueDrains(t *testing.T) {
 	c.Idle() // the SEND is not begun
 }
 
+// The SEND has been looked at, and waits for the window.
+func TestWhatWaitsForTheWindowIsNotBegunInSQD(t *testing.T) {
+	c := RC(t, "6.9-11", Window(2))
+	c.Post(Write(2*MTU), Send(1))
+	c.Sends(WriteFirst(0), WriteLast(1).AckReq())
+	enter(c, ibv.QPStateSQD)
+	c.Gets(Ack(1))
+	c.Completes(Done(1))
+	c.Idle()
+	enter(c, ibv.QPStateRTS)
+	c.Sends(SendOnly(2).AckReq())
+}
+
 func TestDrainedEvent(t *testing.T) {
 	for _, notify := range []bool{false, true} {
 		c := RC(t, "6.9-12")
