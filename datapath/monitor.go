@@ -126,7 +126,7 @@ func (m *monitor) concerns(msg *syscall.NetlinkMessage) bool {
 	if t := msg.Header.Type; t != unix.RTM_NEWLINK && t != unix.RTM_DELLINK || len(msg.Data) < unix.SizeofIfInfomsg {
 		return false
 	}
-	attrs, err := nl.ParseRouteAttr(msg.Data[unix.SizeofIfInfomsg:])
+	attrs, err := resolve.Attributes(msg.Data[unix.SizeofIfInfomsg:])
 	if err != nil {
 		return true
 	}

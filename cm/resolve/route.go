@@ -71,7 +71,7 @@ func parseRoute(b []byte) (answer, error) {
 		return answer{}, fmt.Errorf("a route message of %d bytes", len(b))
 	}
 	a := answer{table: uint32(b[4]), typ: b[7]}
-	attrs, err := nl.ParseRouteAttr(b[unix.SizeofRtMsg:])
+	attrs, err := Attributes(b[unix.SizeofRtMsg:])
 	if err != nil {
 		return answer{}, fmt.Errorf("a route message that cannot be read: %w", err)
 	}
@@ -91,7 +91,7 @@ func parseRoute(b []byte) (answer, error) {
 				a.gw = addrOf(v[2:])
 			}
 		case unix.RTA_METRICS:
-			metrics, err := nl.ParseRouteAttr(v)
+			metrics, err := Attributes(v)
 			if err != nil {
 				return answer{}, fmt.Errorf("a route message with metrics that cannot be read: %w", err)
 			}
