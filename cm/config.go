@@ -28,6 +28,7 @@ type Config struct {
 	SRQ            *verbs.SRQ
 	Cap            verbs.QPCap // capacities; those that are 0 get the defaults of verbs.QPInitAttr
 	SigAll         bool        // every send work request generates a completion
+	Context        uint64      // QPInitAttr.Context: WC.QPContext of its completions
 
 	// Prepare is called with the queue pair in INIT, before the peer can send: to
 	// post receives. An error of it ends the attempt.

@@ -30,6 +30,7 @@ func (c *Conn) make() (err error) {
 	}
 	if c.qp, err = newQP(c.d, c.pd, &verbs.QPInitAttr{
 		Type: verbs.RC, SendCQ: c.sendCQ, RecvCQ: c.recvCQ, SRQ: c.cfg.SRQ, Cap: c.cfg.Cap, SigAll: c.cfg.SigAll,
+		Context: c.cfg.Context,
 	}); err != nil {
 		return err
 	}

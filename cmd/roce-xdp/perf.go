@@ -17,7 +17,8 @@ func newPerf() *cobra.Command {
 		Long: `perf has the tests of perftest (ib_write_bw, ib_send_lat and so on), with their
 options and tables. The server is started first and follows the client's options.`,
 		Example: `  sudo roce-xdp perf write-bw -d eth0                     # the server
-  sudo roce-xdp perf write-bw -d eth0 -s 1048576 192.0.2.1  # the client`,
+  sudo roce-xdp perf write-bw -d eth0 -s 1048576 192.0.2.1  # the client
+  sudo roce-xdp perf write-bw -d eth0 -R 192.0.2.1          # the client, connecting as rdma_cm programs do`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -95,6 +96,7 @@ func newPerfTest(test perf.Test) *cobra.Command {
 	f.IntVarP(&p.RxDepth, "rx-depth", "r", 0, "receives posted on a queue pair (default 512)")
 	f.Uint8VarP(&p.TrafficClass, "tclass", "T", 0, "TOS or traffic class byte")
 	f.Uint8VarP(&p.SL, "sl", "S", 0, "service level")
+	f.BoolVarP(&p.RDMACM, "rdma_cm", "R", false, "connect by the connection manager, as rdma_cm programs do")
 	f.BoolP("cpu-freq", "F", false, "accepted for perftest's sake, without effect")
 	f.BoolVarP(&c.Output.JSON, "json", "j", false, "print JSON")
 	if !test.Latency {

@@ -7,6 +7,7 @@ import (
 	"runtime"
 	"time"
 
+	"github.com/roce-xdp/roce-xdp/cm"
 	"github.com/roce-xdp/roce-xdp/internal/connect"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
@@ -25,6 +26,8 @@ type End struct {
 	cq    *verbs.CQ
 	mr    *verbs.MR
 	qps   []*verbs.QP
+	conns []*cm.Conn // with Params.RDMACM, whose queue pairs they are
+	gid   verbs.GIDEntry
 	path  connect.Path
 	own   []connect.Endpoint
 	peer  []connect.Endpoint
@@ -45,23 +48,53 @@ type End struct {
 }
 
 // NewEnd makes the queue pairs and the buffer of one side and posts its
-// receives. Params are complete, path has the MTU that both ends use.
+// receives. Params are complete, path has the MTU that both ends use. With
+// Params.RDMACM the queue pairs come with their connections, by Dial and Accept.
 func NewEnd(dev *verbs.Context, gid verbs.GIDEntry, path connect.Path, p Params) (*End, error) {
 	e := &End{
-		dev: dev, path: path, p: p, wcs: make([]verbs.WC, 64),
+		dev: dev, gid: gid, path: path, p: p, wcs: make([]verbs.WC, 64),
 		posted: make([]int64, p.QPs), done: make([]int64, p.QPs), signaled: make([]int64, p.QPs),
 	}
 	e.path.SGIDIndex = gid.Index
 	e.path.Access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 	e.path.RDAtomic = uint8(p.Outstanding)
 	e.path.TrafficClass, e.path.SL = p.TrafficClass, p.SL
-	if err := e.build(gid); err != nil {
+	if err := e.build(); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
 	return e, nil
 }
 
-func (e *End) build(gid verbs.GIDEntry) error {
+func (e *End) build() error {
+	if err := e.allocate(); err != nil {
+		return err
+	}
+	if e.p.RDMACM {
+		return nil
+	}
+	for i := range e.p.QPs {
+		qp, err := e.pd.CreateQP(&verbs.QPInitAttr{Type: verbs.RC, SendCQ: e.cq, RecvCQ: e.cq, Context: uint64(i), Cap: e.capacity()})
+		if err != nil {
+			return err
+		}
+		e.qps = append(e.qps, qp)
+		if err := connect.ToInit(qp, e.path); err != nil {
+			return err
+		}
+		e.own = append(e.own, connect.Local(qp, e.gid, e.mr))
+		if err := e.postReceives(qp); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *End) capacity() verbs.QPCap {
+	return verbs.QPCap{MaxSendWR: e.p.TxDepth, MaxRecvWR: e.p.RxDepth, MaxInline: e.p.Inline}
+}
+
+// allocate makes what all queue pairs share.
+func (e *End) allocate() error {
 	var err error
 	if e.pd, err = e.dev.AllocPD(); err != nil {
 		return err
@@ -84,39 +117,19 @@ func (e *End) build(gid verbs.GIDEntry) error {
 	if e.cq, err = e.dev.CreateCQ(e.p.QPs * perQP); err != nil {
 		return err
 	}
-	for i := range e.p.QPs {
-		qp, err := e.pd.CreateQP(&verbs.QPInitAttr{
-			Type: verbs.RC, SendCQ: e.cq, RecvCQ: e.cq, Context: uint64(i),
-			Cap: verbs.QPCap{MaxSendWR: e.p.TxDepth, MaxRecvWR: e.p.RxDepth, MaxInline: e.p.Inline},
-		})
-		if err != nil {
-			return err
-		}
-		e.qps = append(e.qps, qp)
-		if err := connect.ToInit(qp, e.path); err != nil {
-			return err
-		}
-		e.own = append(e.own, connect.Local(qp, gid, e.mr))
-	}
-	return e.postReceives()
-}
-
-// postReceives fills the receive queues, for tests that consume receives.
-func (e *End) postReceives() error {
-	if e.p.Test.Op != Send {
-		return nil
-	}
-	wr := verbs.RecvWR{SGList: []verbs.SGE{e.mr.SGE(e.slot, e.slot)}}
-	e.recvs = make([]verbs.RecvWR, e.p.RxDepth)
-	for i := range e.recvs {
-		e.recvs[i] = wr
-	}
-	for _, qp := range e.qps {
-		if _, err := qp.PostRecvBatch(e.recvs); err != nil {
-			return err
+	if e.p.Test.Op == Send {
+		e.recvs = make([]verbs.RecvWR, e.p.RxDepth)
+		for i := range e.recvs {
+			e.recvs[i].SGList = []verbs.SGE{e.mr.SGE(e.slot, e.slot)}
 		}
 	}
 	return nil
+}
+
+// postReceives fills the receive queue of a queue pair, in tests that consume receives.
+func (e *End) postReceives(qp *verbs.QP) error {
+	_, err := qp.PostRecvBatch(e.recvs)
+	return err
 }
 
 // Endpoints are what the peer must know, one for each queue pair.
@@ -124,15 +137,26 @@ func (e *End) Endpoints() []connect.Endpoint { return e.own }
 
 // Connect connects the queue pairs to the peer's.
 func (e *End) Connect(peer []connect.Endpoint) error {
+	if err := e.Meet(peer); err != nil {
+		return err
+	}
+	for i, qp := range e.qps {
+		if err := connect.Connect(qp, e.path, e.own[i], peer[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Meet tells the end where the memory of the peer is. Connect does so too; alone it is for
+// queue pairs that are connected already.
+func (e *End) Meet(peer []connect.Endpoint) error {
 	if len(peer) != len(e.qps) {
 		return fmt.Errorf("%w: %d queue pairs for %d", connect.ErrEndpoint, len(peer), len(e.qps))
 	}
-	for i, qp := range e.qps {
+	for i := range peer {
 		if peer[i].Len < uint64(2*e.slot) {
 			return fmt.Errorf("%w: its buffer has %d bytes, the test needs %d", connect.ErrEndpoint, peer[i].Len, 2*e.slot)
-		}
-		if err := connect.Connect(qp, e.path, e.own[i], peer[i]); err != nil {
-			return err
 		}
 	}
 	e.peer = peer
@@ -142,10 +166,13 @@ func (e *End) Connect(peer []connect.Endpoint) error {
 // Close frees everything that the end made on the device.
 func (e *End) Close() error {
 	var errs error
-	for _, qp := range e.qps {
+	for _, c := range e.conns {
+		errs = errors.Join(errs, c.Close())
+	}
+	for _, qp := range e.qps[len(e.conns):] { // the others went with their connections
 		errs = errors.Join(errs, qp.Destroy())
 	}
-	e.qps = nil
+	e.conns, e.qps = nil, nil
 	if e.cq != nil {
 		errs = errors.Join(errs, e.cq.Destroy())
 		e.cq = nil

@@ -30,9 +30,8 @@ type outcome struct {
 func runBoth(t *testing.T, ctx context.Context, pair *netns.Pair, server, client Config) (s, c outcome) {
 	t.Helper()
 	listening := make(chan struct{})
-	server.Open, server.Output.W = open, io.Discard
+	server.Output.W, client.Output.W = io.Discard, io.Discard
 	server.Listening = func(int) { close(listening) }
-	client.Open, client.Output.W = open, io.Discard
 	client.Server = pair.A.Addr().String()
 	served := make(chan outcome, 1)
 	go func() {
@@ -64,7 +63,7 @@ func config(t *testing.T, test string, p Params) Config {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Config{GIDIndex: -1, Params: p}
+	return Config{Open: open, GIDIndex: -1, Params: p}
 }
 
 func TestNetnsPerf(t *testing.T) {
@@ -92,6 +91,11 @@ func TestNetnsPerf(t *testing.T) {
 		{"for a time", "write-bw", Params{Duration: 50 * time.Millisecond, QPs: 2, PostList: 3, CQMod: 7}},
 		{"latency for a time", "send-lat", Params{Duration: 50 * time.Millisecond}},
 		{"small path MTU", "write-bw", Params{Iters: 50, MTU: 256}},
+		{"connection manager send-lat", "send-lat", Params{Iters: 200, RDMACM: true}},
+		{"connection manager write-lat", "write-lat", Params{Iters: 200, RDMACM: true}},
+		{"connection manager send-bw", "send-bw", Params{Iters: 203, QPs: 5, PostList: 8, RxDepth: 32, Bidirectional: true, RDMACM: true}},
+		{"connection manager read-bw", "read-bw", Params{Iters: 100, QPs: 2, Outstanding: 3, MTU: 1024, RDMACM: true}},
+		{"connection manager atomic-bw", "atomic-bw", Params{Iters: 100, TrafficClass: 0x20, RDMACM: true}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -151,6 +155,11 @@ func TestNetnsPerfRefusals(t *testing.T) {
 	}{
 		{"different tests", config(t, "read-bw", Params{}), config(t, "write-bw", Params{}), "runs write-bw, the server read-bw"},
 		{"path MTU does not fit", config(t, "write-bw", Params{}), config(t, "write-bw", Params{MTU: 4096}), "link MTU of eth0 is 1500"},
+		{"service level", config(t, "write-bw", Params{}), func() Config {
+			c := config(t, "write-bw", Params{RDMACM: true})
+			c.Params.SL = 1
+			return c
+		}(), "leave out -S or -R"},
 		{"bad client", config(t, "write-bw", Params{}), func() Config {
 			c := config(t, "write-bw", Params{})
 			c.Params.QPs = 1 << 20 // past Complete, as a foreign client could

@@ -19,6 +19,8 @@ type Output struct {
 
 var line = strings.Repeat("-", 87)
 
+var onOff = map[bool]string{true: "ON", false: "OFF"}
+
 // start prints the headline, the parameters and the endpoints.
 func (o Output) start(r *Report) {
 	if o.JSON {
@@ -32,13 +34,15 @@ func (o Output) start(r *Report) {
 		"Connection type : RC",
 		fmt.Sprintf("TX depth        : %d", r.Params.TxDepth),
 		fmt.Sprintf("CQ Moderation   : %d", r.Params.CQMod),
+		"rdma_cm QPs     : " + onOff[r.Params.RDMACM],
 	}
 	right := []string{
 		"XDP mode        : " + r.XDPMode,
-		"Zero-copy       : " + map[bool]string{true: "ON", false: "OFF"}[r.ZeroCopy],
+		"Zero-copy       : " + onOff[r.ZeroCopy],
 		fmt.Sprintf("Link MTU        : %d[B]", r.LinkMTU),
 		fmt.Sprintf("Mtu             : %d[B]", r.Params.MTU),
 		fmt.Sprintf("Max inline data : %d[B]", r.Params.Inline),
+		"Data ex. method : Ethernet",
 	}
 	for i := range left {
 		fmt.Fprintf(o.W, " %-38s %s\n", left[i], right[i])

@@ -58,7 +58,7 @@ func TestOutputBandwidth(t *testing.T) {
 				t.Error(d)
 			}
 			for _, want := range []string{
-				"RDMA_Write BW Test", "Mtu             : 4096[B]", "XDP mode        : native",
+				"RDMA_Write BW Test", "Mtu             : 4096[B]", "XDP mode        : native", "rdma_cm QPs     : OFF",
 				" local address: LID 0000 QPN 0x0011 PSN 0xabcdef RKey 0x001234 VAddr 0x007f0000001000",
 				" GID: 192.0.2.2",
 			} {

@@ -26,6 +26,7 @@ type Params struct {
 	TrafficClass  uint8         `json:"traffic_class"` // whole TOS or traffic class byte
 	SL            uint8         `json:"sl"`            // service level, 0 to 7
 	Bidirectional bool          `json:"bidirectional"` // both ends send; bandwidth tests
+	RDMACM        bool          `json:"rdma_cm"`       // connect over the connection manager
 	AllSizes      bool          `json:"-"`             // 2 bytes to 8 MiB in powers of two
 }
 
@@ -76,6 +77,9 @@ func (p Params) Complete() (Params, error) {
 	}
 	if p.Test.Latency && p.QPs != 1 {
 		return p, fmt.Errorf("%w: a latency test has one queue pair, -q is %d", ErrParams, p.QPs)
+	}
+	if p.RDMACM && p.SL != 0 {
+		return p, fmt.Errorf("%w: the connection manager's queue pairs have service level 0, -S is %d: leave out -S or -R", ErrParams, p.SL)
 	}
 	// A full window has to contain a request that generates a completion.
 	p.CQMod = min(p.CQMod, p.TxDepth-p.PostList+1)

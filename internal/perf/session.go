@@ -94,7 +94,7 @@ func Run(ctx context.Context, c Config) (_ *Report, err error) {
 	if err := s.agree(); err != nil {
 		return nil, err
 	}
-	if err := s.connect(); err != nil {
+	if err := s.connect(ctx); err != nil {
 		return nil, err
 	}
 	s.Output.start(&s.report)
@@ -221,18 +221,16 @@ func (s *session) answer(h hello) (Params, error) {
 }
 
 // connect makes this side's end and connects it to the peer's.
-func (s *session) connect() (err error) {
+func (s *session) connect(ctx context.Context) (err error) {
 	path := connect.Path{MTU: connect.PathMTU(s.p.MTU)}
 	if s.end, err = NewEnd(s.dev, s.gid, path, s.p); err != nil {
 		return err
 	}
-	var peer []connect.Endpoint
-	if err := s.ch.Exchange(s.end.Endpoints(), &peer); err != nil {
+	peer, err := s.exchange(ctx)
+	if err != nil {
 		return err
 	}
-	if err := s.end.Connect(peer); err != nil {
-		return err
-	}
+	s.p.MTU = s.end.path.MTU.Bytes() // a route may carry less than the links
 	attr, err := s.dev.QueryDevice()
 	if err != nil {
 		return err
@@ -243,6 +241,17 @@ func (s *session) connect() (err error) {
 		Params: s.p, Local: s.end.Endpoints(), Remote: peer,
 	}
 	return s.ch.Barrier("connected")
+}
+
+// exchange connects the queue pairs to the peer's, which it returns.
+func (s *session) exchange(ctx context.Context) (peer []connect.Endpoint, err error) {
+	if s.p.RDMACM {
+		return s.meet(ctx)
+	}
+	if err := s.ch.Exchange(s.end.Endpoints(), &peer); err != nil {
+		return nil, err
+	}
+	return peer, s.end.Connect(peer)
 }
 
 // measure runs the test at one size and adds the row to the report.
