@@ -37,7 +37,7 @@ func (l *local) open(p params) (endpoint, error) {
 	if l.pd, err = l.dev.AllocPD(); err != nil {
 		return endpoint{}, err
 	}
-	if l.b, err = l.dev.AllocBuffer(regionLen); err != nil {
+	if l.b, err = l.dev.AllocBuffer(p.size); err != nil {
 		return endpoint{}, err
 	}
 	if l.mr, err = l.pd.RegisterMemory(l.b, access|verbs.AccessMWBind); err != nil {

@@ -49,7 +49,7 @@ func each(f func(t *trial, n int, seed string)) func(*trial) {
 // clear fills the target and its guards and returns what they hold.
 func (t *trial) clear(s side, n int) []byte {
 	const seed = "before"
-	t.fill(s, target-guard, n+2*guard, seed)
+	t.fill(s, t.to-guard, n+2*guard, seed)
 	return data(seed, n+2*guard)
 }
 
@@ -57,15 +57,15 @@ func (t *trial) clear(s side, n int) []byte {
 func (t *trial) placed(s side, before []byte, seed string) {
 	n := len(before) - 2*guard
 	copy(before[guard:], data(seed, n))
-	t.same(s, target-guard, before)
+	t.same(s, t.to-guard, before)
 }
 
 func send(op verbs.Opcode) func(*trial, int, string) {
 	return func(t *trial, n int, seed string) {
-		t.fill(t.req, source, n, seed)
+		t.fill(t.req, t.from, n, seed)
 		before := t.clear(t.resp, n)
 		r := t.recv(n)
-		id := t.post(request{Op: op, Off: source, N: n, Imm: immediate})
+		id := t.post(request{Op: op, Off: t.from, N: n, Imm: immediate})
 		t.completesAs(t.req, id, verbs.WCSend)
 		flags := verbs.WCFlags(0)
 		if op == verbs.OpSendWithImm {
@@ -78,13 +78,13 @@ func send(op verbs.Opcode) func(*trial, int, string) {
 
 func write(op verbs.Opcode) func(*trial, int, string) {
 	return func(t *trial, n int, seed string) {
-		t.fill(t.req, source, n, seed)
+		t.fill(t.req, t.from, n, seed)
 		before := t.clear(t.resp, n)
 		var r uint64
 		if op == verbs.OpRDMAWriteWithImm {
 			r = t.recv(0)
 		}
-		id := t.post(request{Op: op, Off: source, N: n, Addr: target, Imm: immediate})
+		id := t.post(request{Op: op, Off: t.from, N: n, Addr: uint64(t.to), Imm: immediate})
 		t.completesAs(t.req, id, verbs.WCRDMAWrite)
 		if op == verbs.OpRDMAWriteWithImm {
 			t.receives(r, verbs.WCRecvRDMAWithImm, n, verbs.WCWithImm, immediate)
@@ -94,9 +94,9 @@ func write(op verbs.Opcode) func(*trial, int, string) {
 }
 
 func read(t *trial, n int, seed string) {
-	t.fill(t.resp, source, n, seed)
+	t.fill(t.resp, t.from, n, seed)
 	before := t.clear(t.req, n)
-	id := t.post(request{Op: verbs.OpRDMARead, Off: target, N: n, Addr: source})
+	id := t.post(request{Op: verbs.OpRDMARead, Off: t.to, N: n, Addr: uint64(t.from)})
 	t.completesAs(t.req, id, verbs.WCRDMARead)
 	t.placed(t.req, before, seed)
 }

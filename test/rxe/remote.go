@@ -85,7 +85,7 @@ func (r *remote) name() string { return rxeName }
 
 func (r *remote) open(p params) (e endpoint, err error) {
 	err = r.call("open", fields{
-		"gid": p.family.gidIndex, "mtu": p.mtu, "size": regionLen, "psn": p.psn, "rd": rdAtomic,
+		"gid": p.family.gidIndex, "mtu": p.mtu, "size": p.size, "psn": p.psn, "rd": rdAtomic,
 		"timeout": p.timeout, "retry": p.retry, "rnr": p.rnr, "min_rnr": p.minRNR,
 	}, 0, &e)
 	return e, err

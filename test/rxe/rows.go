@@ -27,7 +27,10 @@ var mtus = []int{1024, 4096}
 
 // usual are attributes with timeouts that suit an emulated CPU.
 func usual(f family, mtu int) params {
-	return params{family: f, mtu: mtu, timeout: 18, retry: 7, rnr: 7, minRNR: 20} // 1.07 s; 10.24 ms
+	return params{
+		family: f, mtu: mtu, timeout: 18, retry: 7, rnr: 7, minRNR: 20, // 1.07 s; 10.24 ms
+		size: regionLen, wait: opTime,
+	}
 }
 
 // rows is the whole matrix, in the order in which it runs.
@@ -45,6 +48,7 @@ func rows() []row {
 			}
 		}
 	}
+	all = append(all, largeRows()...)
 	for i, c := range faults {
 		f := families[i%2]
 		for _, ours := range []bool{true, false} {
@@ -83,7 +87,7 @@ func trialRow(group, name string, ours bool, p params, f func(*trial)) row {
 			stop := context.AfterFunc(ctx, func() { guest.close() })
 			defer stop()
 			own := &local{ctx: ctx, dev: dev}
-			t := &trial{params: p, req: guest, resp: own, loss: &dropper{ctx: ctx, r: b.rig}}
+			t := &trial{params: p, req: guest, resp: own, from: source, to: target, loss: &dropper{ctx: ctx, r: b.rig}}
 			if ours {
 				t.req, t.resp = own, guest
 			}

@@ -41,6 +41,11 @@ func TestRows(t *testing.T) {
 	if n := kinds["ops/SEND_WITH_INV"]; n != 2*len(families)*len(mtus) {
 		t.Errorf("SEND_WITH_INV has %d rows", n)
 	}
+	for _, op := range large {
+		if n := kinds["large/"+op.name]; n != 2*len(families)*len(mtus) {
+			t.Errorf("%s of %d bytes has %d rows, want both roles, families and MTUs", op.name, largeSize, n)
+		}
+	}
 	for _, f := range faults {
 		if n := kinds["errors/"+f.name]; n != 2 {
 			t.Errorf("error %s has %d rows, want both roles", f.name, n)
@@ -62,6 +67,9 @@ func TestRows(t *testing.T) {
 func TestAreas(t *testing.T) {
 	if source+maxSize > word || word%8 != 0 || word+8 > target-guard || target+maxSize+guard > regionLen {
 		t.Errorf("source %d, word %d, target %d overlap or leave the region of %d", source, word, target, regionLen)
+	}
+	if largeArea-guard < regionLen || largeArea+largeSize+guard > largeRegion {
+		t.Errorf("a large message at %d leaves its piece, %d to %d", largeArea, regionLen, largeRegion)
 	}
 	tr := &trial{params: params{mtu: 4096}}
 	if end := tr.spread(source, lossCount); end > word {

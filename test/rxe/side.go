@@ -22,6 +22,14 @@ const (
 	regionLen = 2 * areaLen
 )
 
+// A connection for large messages has a region with room for one more area, of
+// either kind.
+const (
+	largeSize   = 16 << 20
+	largeArea   = regionLen + 67
+	largeRegion = largeArea + largeSize + 4096
+)
+
 // First PSNs: the requester's wraps within every row that sends more than 6
 // packets.
 const (
@@ -74,7 +82,9 @@ type params struct {
 	timeout int // exponent of 4.096 us
 	retry   int
 	rnr     int
-	minRNR  int // code of IBTA vol. 1, table 45
+	minRNR  int           // code of IBTA vol. 1, table 45
+	size    int           // bytes of the region
+	wait    time.Duration // for a completion
 }
 
 // side is one end of a connection: ours or the guest's.

@@ -25,6 +25,7 @@ type trial struct {
 	params
 	req, resp       side
 	reqEnd, respEnd endpoint
+	from, to        int // offsets of the areas that operations use
 	loss            *dropper
 	id              uint64
 	err             error
@@ -72,7 +73,7 @@ func (t *trial) sameWord(s side, off int, want uint64) {
 }
 
 // recv posts a receive of n bytes at the responder.
-func (t *trial) recv(n int) (id uint64) { return t.recvAt(target, n) }
+func (t *trial) recv(n int) (id uint64) { return t.recvAt(t.to, n) }
 
 func (t *trial) recvAt(off, n int) (id uint64) {
 	if t.err == nil {
@@ -103,12 +104,12 @@ func (t *trial) completes(s side, id uint64, status verbs.WCStatus) (c completio
 	if t.err != nil {
 		return c
 	}
-	got, err := s.wait(1, opTime)
+	got, err := s.wait(1, t.wait)
 	t.try(s, "wait", err)
 	switch {
 	case err != nil:
 	case len(got) != 1:
-		t.failf("%s: no completion of work request %d within %v", s.name(), id, opTime)
+		t.failf("%s: no completion of work request %d within %v", s.name(), id, t.wait)
 	case got[0].ID != id || got[0].Status != status:
 		t.failf("%s: work request %d completed with %s, want %d with %s", s.name(), got[0].ID, got[0].Status, id, status)
 	default:
