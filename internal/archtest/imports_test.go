@@ -9,7 +9,7 @@ import (
 // pure packages are functions of their arguments: no I/O, no clock.
 var pure = []string{
 	"internal/wire", "internal/psn", "internal/mono", "internal/ibv",
-	"internal/queue", "internal/memory", "internal/transport", "internal/cmfsm",
+	"internal/queue", "internal/memory", "internal/transport", "internal/cmfsm", "internal/proto",
 }
 
 // allowed are the packages of the module that a package may import directly,
@@ -28,16 +28,19 @@ var allowed = map[string][]string{
 	"internal/transport": {"internal/queue", "internal/memory", "internal/wire", "internal/psn", "internal/mono", "internal/ibv"},
 	"internal/simnet":    {"internal/transport", "internal/queue", "internal/memory", "internal/wire", "internal/psn", "internal/mono", "internal/ibv", "internal/pcap"},
 	"internal/cmfsm":     {"internal/wire", "internal/psn", "internal/mono", "internal/ibv"},
+	"internal/proto":     {"internal/cmfsm", "internal/wire", "internal/ibv"},
+	"internal/shm":       {"internal/queue", "internal/proto"},
+	"internal/session":   {"internal/shm", "internal/proto", "internal/queue"},
 	"bpf":                {"internal/wire", "internal/ibv"},
 	"datapath/xsk":       {},
-	"verbs":              {"internal/queue", "internal/ibv", "internal/shm"},
+	"verbs":              {"internal/queue", "internal/ibv", "internal/shm", "internal/proto", "internal/session"},
 	"cm/resolve":         {"verbs", "internal/wire"},
 	"datapath": {
 		"bpf", "datapath/xsk", "verbs", "cm/resolve", "internal/transport", "internal/queue",
 		"internal/memory", "internal/wire", "internal/psn", "internal/mono", "internal/ibv",
 	},
 	"internal/connect":  {"verbs"},
-	"internal/cmengine": {"verbs", "internal/cmfsm", "internal/wire", "internal/mono", "internal/ibv"},
+	"internal/cmengine": {"verbs", "internal/session", "internal/proto", "internal/cmfsm", "internal/wire", "internal/mono", "internal/ibv"},
 	"cm":                {"verbs", "internal/cmengine", "internal/cmfsm", "internal/wire", "internal/ibv"},
 	"test/netns":        {},
 }

@@ -1,0 +1,75 @@
+package proto
+
+// Message is a request of the protocol: its number, its name, and samples of the
+// bodies of request and reply.
+type Message struct {
+	Op             Op
+	Name           string
+	Request, Reply any
+	FDsIn, FDsOut  string // descriptors that come with either, empty: none
+}
+
+// Messages are all requests, by number. Tests and the C header are made of it.
+var Messages = []Message{
+	{OpHello, "HELLO", Hello{}, HelloReply{}, "", ""},
+	{OpDevices, "DEVICES", Page{}, DevicesReply{}, "", ""},
+	{OpOpen, "OPEN", Open{}, OpenReply{}, "", "events, states, doorbells, an eventfd for each worker"},
+	{OpMapSegment, "MAP_SEGMENT", MapSegment{}, MapSegmentReply{}, "", "the segment"},
+	{OpCancel, "CANCEL", Cancel{}, Empty{}, "", ""},
+	{OpQueryDevice, "QUERY_DEVICE", Empty{}, DeviceAttr{}, "", ""},
+	{OpQueryPort, "QUERY_PORT", Empty{}, PortAttr{}, "", ""},
+	{OpQueryClock, "QUERY_CLOCK", Empty{}, Clock{}, "", ""},
+	{OpQueryGIDs, "QUERY_GIDS", Page{}, GIDsReply{}, "", ""},
+	{OpResolve, "RESOLVE", Resolve{}, Resolution{}, "", ""},
+	{OpCounters, "COUNTERS", Page{}, CountersReply{}, "", ""},
+	{OpSetMemory, "SET_MEMORY", Empty{}, Empty{}, "/proc/self/mem, open for reading and writing", ""},
+	{OpAllocPD, "ALLOC_PD", Empty{}, PD{}, "", ""},
+	{OpDeallocPD, "DEALLOC_PD", PD{}, Empty{}, "", ""},
+	{OpAllocBuffer, "ALLOC_BUFFER", AllocBuffer{}, AllocBufferReply{}, "", ""},
+	{OpFreeBuffer, "FREE_BUFFER", Handle{}, Empty{}, "", ""},
+	{OpRegMR, "REG_MR", RegMR{}, MRReply{}, "", ""},
+	{OpReregMR, "REREG_MR", ReregMR{}, MRReply{}, "", ""},
+	{OpAdviseMR, "ADVISE_MR", AdviseMR{}, Empty{}, "", ""},
+	{OpDeregMR, "DEREG_MR", Handle{}, Empty{}, "", ""},
+	{OpAllocMW, "ALLOC_MW", AllocMW{}, MWReply{}, "", ""},
+	{OpDeallocMW, "DEALLOC_MW", Handle{}, Empty{}, "", ""},
+	{OpAllocFastMR, "ALLOC_FAST_MR", AllocFastMR{}, MRReply{}, "", ""},
+	{OpDeallocFast, "DEALLOC_FAST_MR", Handle{}, Empty{}, "", ""},
+	{OpCreateCQ, "CREATE_CQ", CreateCQ{}, CQReply{}, "", "an eventfd"},
+	{OpResizeCQ, "RESIZE_CQ", ResizeCQ{}, CQReply{}, "", ""},
+	{OpModifyCQ, "MODIFY_CQ", ModifyCQ{}, Empty{}, "", ""},
+	{OpQueryCQ, "QUERY_CQ", Handle{}, CQAttr{}, "", ""},
+	{OpDestroyCQ, "DESTROY_CQ", Handle{}, Empty{}, "", ""},
+	{OpCreateSRQ, "CREATE_SRQ", CreateSRQ{}, SRQReply{}, "", ""},
+	{OpModifySRQ, "MODIFY_SRQ", ModifySRQ{}, SRQReply{}, "", ""},
+	{OpQuerySRQ, "QUERY_SRQ", Handle{}, SRQAttr{}, "", ""},
+	{OpDestroySRQ, "DESTROY_SRQ", Handle{}, Empty{}, "", ""},
+	{OpOpenXRCD, "OPEN_XRCD", OpenXRCD{}, XRCD{}, "", ""},
+	{OpCloseXRCD, "CLOSE_XRCD", XRCD{}, Empty{}, "", ""},
+	{OpCreateQP, "CREATE_QP", CreateQP{}, QPReply{}, "", ""},
+	{OpOpenQP, "OPEN_QP", OpenQP{}, QPReply{}, "", ""},
+	{OpModifyQP, "MODIFY_QP", ModifyQP{}, Empty{}, "", ""},
+	{OpQueryQP, "QUERY_QP", Handle{}, QPAttr{}, "", ""},
+	{OpDestroyQP, "DESTROY_QP", Handle{}, Empty{}, "", ""},
+	{OpAttachMcast, "ATTACH_MCAST", Mcast{}, Empty{}, "", ""},
+	{OpDetachMcast, "DETACH_MCAST", Mcast{}, Empty{}, "", ""},
+	{OpCreateAH, "CREATE_AH", CreateAH{}, AH{}, "", ""},
+	{OpDestroyAH, "DESTROY_AH", AH{}, Empty{}, "", ""},
+	{OpCMOpen, "CM_OPEN", Empty{}, Empty{}, "", "the socket of events"},
+	{OpCMClose, "CM_CLOSE", Empty{}, Empty{}, "", ""},
+	{OpCMCreate, "CM_CREATE", CMCreate{}, CMID{}, "", ""},
+	{OpCMSetOptions, "CM_SET_OPTIONS", CMOptions{}, Empty{}, "", ""},
+	{OpCMBind, "CM_BIND", CMBind{}, AddrPort{}, "", ""},
+	{OpCMListen, "CM_LISTEN", CMListen{}, Empty{}, "", ""},
+	{OpCMResolve, "CM_RESOLVE", CMResolve{}, CMResolved{}, "", ""},
+	{OpCMConnect, "CM_CONNECT", CMConnect{}, Empty{}, "", ""},
+	{OpCMAccept, "CM_ACCEPT", CMAccept{}, Empty{}, "", ""},
+	{OpCMReject, "CM_REJECT", CMReject{}, Empty{}, "", ""},
+	{OpCMEstablished, "CM_ESTABLISHED", CMID{}, Empty{}, "", ""},
+	{OpCMDisconnect, "CM_DISCONNECT", CMID{}, Empty{}, "", ""},
+	{OpCMDestroy, "CM_DESTROY", CMID{}, Empty{}, "", ""},
+	{OpCMQPAttr, "CM_QP_ATTR", CMAccept{}, CMQPAttrReply{}, "", ""},
+	{OpCMInfo, "CM_INFO", CMID{}, CMInfo{}, "", ""},
+	{OpCMQPNHeld, "CM_QPN_HELD", CMQPN{}, CMHeld{}, "", ""},
+	{OpCMCounters, "CM_COUNTERS", Page{}, CountersReply{}, "", ""},
+}
