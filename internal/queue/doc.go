@@ -16,4 +16,8 @@
 // Indices run freely over 32 bits. Each side keeps its own index privately and
 // never reads it back from the shared words; of the other side it reads only
 // the index and takes no more than the ring can hold.
+//
+// A client that shares memory with a daemon says by Bells which of its queues have
+// something new, and learns from States whether the worker that looks at them has to
+// be woken for it. All accesses to shared words are sequentially consistent.
 package queue

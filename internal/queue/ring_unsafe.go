@@ -5,12 +5,16 @@ import (
 	"unsafe"
 )
 
-// The indices of a ring live in memory that another process may map, so they
-// are reached as atomic words inside a byte slice. Format and Open have checked
-// length and alignment before.
+// The indices of a ring, doorbells and states live in memory that another process
+// may map, so they are reached as atomic words inside a byte slice. Whoever views
+// the memory has checked length and alignment before.
 
 func atomicAt(mem []byte, off int) *atomic.Uint32 {
 	return (*atomic.Uint32)(unsafe.Pointer(&mem[off]))
+}
+
+func wideAt(mem []byte, off int) *atomic.Uint64 {
+	return (*atomic.Uint64)(unsafe.Pointer(&mem[off]))
 }
 
 func aligned(mem []byte) bool {
