@@ -24,7 +24,6 @@ type cq struct {
 	gone    bool            // guarded by the device's lock
 	// perWorker is how many of users each worker has; guarded by the device's lock.
 	perWorker []int
-	events    eventMarks
 }
 
 // CreateCQ makes a completion queue for at least entries completions.
@@ -205,7 +204,7 @@ func (c *cq) Destroy() error {
 	}
 	c.gone = true
 	delete(c.dev.cqs, c)
-	c.dev.events.forget(&c.events)
+	c.dev.events.forget(c)
 	return nil
 }
 

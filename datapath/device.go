@@ -59,7 +59,7 @@ type Device struct {
 	yieldEvery uint32
 	osYield    bool
 
-	events     *eventQueue
+	events     *events
 	unlocked   atomic.Uint64 // bytes of buffers that could not be locked
 	privileged func() bool   // whether the caller may use privileged Q_Keys
 
@@ -160,7 +160,7 @@ func newDevice(c config) *Device {
 		joins:   c.joins,
 		mode:    c.mode,
 		zero:    c.zero,
-		events:  newEventQueue(),
+		events:  newEvents(),
 		done:    make(chan struct{}),
 		link:    c.link,
 		numbers: qpnSource{at: rand.Uint32N(maxQPN - minQPN)},

@@ -10,111 +10,58 @@ import (
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
-// maxEvents is how many asynchronous events of the port and the device wait for a
-// reader at most; more are lost and counted. Those of objects are never lost: of
-// each type one waits.
-const maxEvents = 256
+// events hands asynchronous events to all who read them, each of whom has a queue.
+type events struct {
+	main *eventQueue // of Device.NextEvent
 
-// eventQueue has the asynchronous events that nobody has read.
-type eventQueue struct {
-	mu    sync.Mutex
-	list  []verbs.ProviderEvent
-	ports int           // of them, of the port or the device
-	lost  uint64        // that found no room
-	some  chan struct{} // has an element while a reader may find an event
+	mu     sync.Mutex
+	others []*eventQueue // of subscriptions
+	lost   uint64        // in queues that are gone
 }
 
-// eventMarks are the types of an object's events in the queue, a bit each;
-// guarded by the queue's lock. The object is what the event names.
-type eventMarks uint32
+func newEvents() *events { return &events{main: newEventQueue()} }
 
-func newEventQueue() *eventQueue { return &eventQueue{some: make(chan struct{}, 1)} }
-
-// put queues e. marks are those of its object, nil for the port and the device.
-func (q *eventQueue) put(e verbs.ProviderEvent, marks *eventMarks) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	switch bit := eventMarks(1) << e.Type; {
-	case marks == nil && q.ports >= maxEvents:
-		q.lost++
-		return
-	case marks == nil:
-		q.ports++
-	case *marks&bit != 0: // the reader has yet to learn of the last
-		return
-	default:
-		*marks |= bit
-	}
-	q.list = append(q.list, e)
-	q.signal()
-}
-
-func (q *eventQueue) signal() {
-	select {
-	case q.some <- struct{}{}:
-	default:
+// each calls f for every queue, under the lock.
+func (v *events) each(f func(*eventQueue)) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	f(v.main)
+	for _, q := range v.others {
+		f(q)
 	}
 }
 
-// take removes the oldest event.
-func (q *eventQueue) take() (e verbs.ProviderEvent, ok bool) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if len(q.list) == 0 {
-		return e, false
-	}
-	e = q.list[0]
-	q.list[0] = verbs.ProviderEvent{}
-	q.list = q.list[1:]
-	if marks := marksOf(&e); marks != nil {
-		*marks &^= eventMarks(1) << e.Type
-	} else {
-		q.ports--
-	}
-	if len(q.list) != 0 { // for the next reader
-		q.signal()
-	}
-	return e, true
-}
+func (v *events) put(e verbs.ProviderEvent) { v.each(func(q *eventQueue) { q.put(e) }) }
 
-// forget removes the events of an object that is destroyed: they concern nobody,
-// and would keep it in memory.
-func (q *eventQueue) forget(marks *eventMarks) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if *marks == 0 {
-		return
-	}
-	*marks = 0
-	q.list = slices.DeleteFunc(q.list, func(e verbs.ProviderEvent) bool { return marksOf(&e) == marks })
-}
+// forget removes the events of an object that is destroyed.
+func (v *events) forget(object any) { v.each(func(q *eventQueue) { q.forget(object) }) }
 
-// drain removes all events.
-func (q *eventQueue) drain() {
-	for _, ok := q.take(); ok; _, ok = q.take() {
+// drain removes what waits for Device.NextEvent.
+func (v *events) drain() {
+	for _, ok := v.main.take(); ok; _, ok = v.main.take() {
 	}
 }
 
-func (q *eventQueue) lostCount() uint64 {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.lost
+// lostCount is how many events found no room in a queue.
+func (v *events) lostCount() uint64 {
+	var n uint64
+	v.each(func(q *eventQueue) { n += q.lostCount() })
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return n + v.lost
 }
 
-// marksOf are the marks of the object of e, nil for the port and the device.
-func marksOf(e *verbs.ProviderEvent) *eventMarks {
-	switch {
-	case e.QP != nil:
-		if h, ok := e.QP.(*target); ok {
-			return &h.marks
-		}
-		return &e.QP.(*qp).events
-	case e.CQ != nil:
-		return &e.CQ.(*cq).events
-	case e.SRQ != nil:
-		return &e.SRQ.(*srq).events
-	}
-	return nil
+func (v *events) add(q *eventQueue) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.others = append(v.others, q)
+}
+
+func (v *events) remove(q *eventQueue) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.others = slices.DeleteFunc(v.others, func(o *eventQueue) bool { return o == q })
+	v.lost += q.lostCount()
 }
 
 // report queues an event of the engine. The lock of its worker is held.
@@ -126,7 +73,7 @@ func (d *Device) report(e transport.Event) {
 			// Every program that has the target hears of it.
 			for _, h := range q.targets {
 				out.QP = h
-				d.events.put(out, &h.marks)
+				d.events.put(out)
 			}
 			return
 		}
@@ -138,27 +85,50 @@ func (d *Device) report(e transport.Event) {
 	if e.SRQ != nil {
 		out.SRQ = e.SRQ.Owner.(*srq)
 	}
-	d.events.put(out, marksOf(&out))
+	d.events.put(out)
 }
 
 // reportPort queues an event of the port or the device.
 func (d *Device) reportPort(t ibv.EventType) {
-	d.events.put(verbs.ProviderEvent{Type: t, Port: 1}, nil)
+	d.events.put(verbs.ProviderEvent{Type: t, Port: 1})
 }
 
 // NextEvent waits for the next asynchronous event, the end of ctx, or the end of
 // the device (ErrClosed).
 func (d *Device) NextEvent(ctx context.Context) (verbs.ProviderEvent, error) {
-	for {
-		if e, ok := d.events.take(); ok {
-			return e, nil
-		}
-		select {
-		case <-d.events.some:
-		case <-ctx.Done():
-			return verbs.ProviderEvent{}, ctx.Err()
-		case <-d.done:
-			return verbs.ProviderEvent{}, ErrClosed
-		}
+	return d.events.main.next(ctx, d.done, nil)
+}
+
+// subscription is a further reader of events.
+type subscription struct {
+	dev   *Device
+	queue *eventQueue
+	ended chan struct{}
+	once  sync.Once
+}
+
+// Subscribe makes a reader that gets the events of the types from now on, of all if
+// there are none.
+func (d *Device) Subscribe(types ...ibv.EventType) (verbs.ProviderEvents, error) {
+	select {
+	case <-d.done:
+		return nil, ErrClosed
+	default:
 	}
+	s := &subscription{dev: d, queue: newEventQueue(types...), ended: make(chan struct{})}
+	d.events.add(s.queue)
+	return s, nil
+}
+
+// NextEvent is Device.NextEvent, and ErrClosed after Close.
+func (s *subscription) NextEvent(ctx context.Context) (verbs.ProviderEvent, error) {
+	return s.queue.next(ctx, s.dev.done, s.ended)
+}
+
+// Close ends the reader.
+func (s *subscription) Close() {
+	s.once.Do(func() {
+		s.dev.events.remove(s.queue)
+		close(s.ended)
+	})
 }

@@ -3,6 +3,7 @@ package datapath
 import (
 	"context"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -170,7 +171,7 @@ func TestEventsOfObjects(t *testing.T) {
 	for range maxEvents { // more than the port may have waiting
 		for _, q := range qps {
 			for _, e := range []ibv.EventType{ibv.EventCommEst, ibv.EventQPFatal} {
-				r.a.events.put(verbs.ProviderEvent{Type: e, QP: q}, &q.events)
+				r.a.events.put(verbs.ProviderEvent{Type: e, QP: q})
 			}
 		}
 	}
@@ -186,11 +187,114 @@ func TestEventsOfObjects(t *testing.T) {
 		}
 	}
 	noEvent(t, r.a)
-	r.a.events.put(verbs.ProviderEvent{Type: ibv.EventCommEst, QP: qps[0]}, &qps[0].events)
+	r.a.events.put(verbs.ProviderEvent{Type: ibv.EventCommEst, QP: qps[0]})
 	if e := nextEvent(t, r.a); e.QP != qps[0] {
 		t.Error("an event that was read does not come again")
 	}
 	if n := counterOf(t, r.a, "async_events_lost"); n != 0 {
 		t.Errorf("%d events lost", n)
+	}
+}
+
+// Every reader gets all events of its types from its beginning on, and takes none from
+// another.
+func TestSubscriptions(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	q, err := r.a.CreateQP(initOf(t, r.a))
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.a.reportPort(ibv.EventPortErr) // before there is a reader
+	all, ports := subscribe(t, r.a), subscribe(t, r.a, ibv.EventPortActive, ibv.EventGIDChange)
+	r.a.events.put(verbs.ProviderEvent{Type: ibv.EventCommEst, QP: q})
+	r.a.reportPort(ibv.EventPortActive)
+	r.a.reportPort(ibv.EventSpeedChange)
+	r.a.reportPort(ibv.EventGIDChange)
+	for _, tt := range []struct {
+		name string
+		from eventSource
+		want []ibv.EventType
+	}{
+		{"some types", ports, []ibv.EventType{ibv.EventPortActive, ibv.EventGIDChange}},
+		{"all types", all, []ibv.EventType{ibv.EventCommEst, ibv.EventPortActive, ibv.EventSpeedChange, ibv.EventGIDChange}},
+		{"the device's", r.a, []ibv.EventType{ibv.EventPortErr, ibv.EventCommEst, ibv.EventPortActive, ibv.EventSpeedChange, ibv.EventGIDChange}},
+	} {
+		t.Run(tt.name, func(t *testing.T) { expectEvents(t, tt.from, tt.want...) })
+	}
+	r.a.events.put(verbs.ProviderEvent{Type: ibv.EventCommEst, QP: q})
+	if err := q.Destroy(); err != nil {
+		t.Fatal(err)
+	}
+	for _, from := range []eventSource{all, r.a} {
+		expectEvents(t, from) // none of what is destroyed
+	}
+}
+
+type eventSource interface {
+	NextEvent(context.Context) (verbs.ProviderEvent, error)
+}
+
+func subscribe(t *testing.T, d *Device, types ...ibv.EventType) verbs.ProviderEvents {
+	t.Helper()
+	s, err := d.Subscribe(types...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(s.Close)
+	return s
+}
+
+// expectEvents: these wait, and no others.
+func expectEvents(t *testing.T, from eventSource, want ...ibv.EventType) {
+	t.Helper()
+	over, cancel := context.WithCancel(context.Background())
+	cancel() // what waits comes all the same
+	var got []ibv.EventType
+	for {
+		e, err := from.NextEvent(over)
+		if err != nil {
+			break
+		}
+		got = append(got, e.Type)
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("events %v, want %v", got, want)
+	}
+}
+
+// A reader that is closed, or whose device is, has no more events; what one has lost counts
+// on.
+func TestSubscriptionEnds(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	lazy, waits := subscribe(t, r.a, ibv.EventPortActive), subscribe(t, r.a, ibv.EventGIDChange)
+	for range maxEvents + 3 {
+		r.a.reportPort(ibv.EventPortActive)
+		nextEvent(t, r.a)
+	}
+	lazy.Close()
+	lazy.Close()
+	if n := counterOf(t, r.a, "async_events_lost"); n != 3 {
+		t.Errorf("%d events lost, want 3", n)
+	}
+	ended := make(chan error)
+	wait := func(s verbs.ProviderEvents) {
+		_, err := s.NextEvent(t.Context())
+		ended <- err
+	}
+	other := subscribe(t, r.a, ibv.EventGIDChange)
+	go wait(waits)
+	waits.Close()
+	if err := <-ended; !errors.Is(err, ErrClosed) {
+		t.Errorf("closed: %v", err)
+	}
+	go wait(other)
+	if err := r.a.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; !errors.Is(err, ErrClosed) {
+		t.Errorf("device closed: %v", err)
+	}
+	if _, err := r.a.Subscribe(); !errors.Is(err, ErrClosed) {
+		t.Errorf("subscribe to a closed device: %v", err)
 	}
 }

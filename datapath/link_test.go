@@ -26,7 +26,7 @@ func nextEvent(t *testing.T, d *Device) verbs.ProviderEvent {
 
 func noEvent(t *testing.T, d *Device) {
 	t.Helper()
-	if e, ok := d.events.take(); ok {
+	if e, ok := d.events.main.take(); ok {
 		t.Errorf("event %v", e.Type)
 	}
 }

@@ -39,7 +39,6 @@ type qp struct {
 	engine transport.QP
 
 	datagram bool // its packets go by address handles
-	events   eventMarks
 	num      uint32
 	dev      *Device
 	cfg      transport.Config
@@ -364,7 +363,7 @@ func (q *qp) Destroy() error {
 		return nil // the device is closed: nothing is left of the queue pair
 	}
 	d.setConnected(q, false)
-	d.events.forget(&q.events)
+	d.events.forget(q)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	q.w.qps--

@@ -25,8 +25,6 @@ type srq struct {
 	users int  // queue pairs; guarded by the device's lock
 	gone  bool // guarded by the device's lock
 
-	events eventMarks
-
 	modify sync.Mutex // guards what follows; before the device's and the worker's lock
 	ring   *queue.Ring
 	attr   ibv.SRQAttr // capacities; the limit is the engine's
@@ -190,7 +188,7 @@ func (s *srq) Destroy() error {
 		return fmt.Errorf("%w: %d queue pairs take receives from the queue: destroy them first", ErrBusy, s.users)
 	}
 	s.gone = true
-	d.events.forget(&s.events)
+	d.events.forget(s)
 	if s.xrcd != nil {
 		// An error says that the device is closed, and nobody looks any more.
 		_ = s.w.control(func() { s.xrcd.t.Remove(s.t) })

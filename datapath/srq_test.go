@@ -112,7 +112,7 @@ func (s *shared) event(c *verbs.Context) verbs.AsyncEvent {
 // noEvent: nothing else has happened at device d.
 func (s *shared) noEvent(d *Device) {
 	s.t.Helper()
-	for e, ok := d.events.take(); ok; e, ok = d.events.take() {
+	for e, ok := d.events.main.take(); ok; e, ok = d.events.main.take() {
 		if e.Type != ibv.EventCommEst {
 			s.t.Errorf("event %v", e.Type)
 		}

@@ -125,8 +125,7 @@ func (d *Device) srqNumber() uint32 {
 // have. It implements verbs.ProviderQP.
 type target struct {
 	*qp
-	gone  bool // guarded by the worker's lock
-	marks eventMarks
+	gone bool // guarded by the worker's lock
 }
 
 // createTarget makes a target on the worker of its domain.
@@ -190,7 +189,7 @@ func (h *target) Destroy() error {
 	}); err != nil {
 		return nil // the device is closed: nothing is left of the queue pair
 	}
-	h.dev.events.forget(&h.marks)
+	h.dev.events.forget(h)
 	if !last {
 		return nil
 	}

@@ -1,7 +1,6 @@
 package verbs
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"sync"
@@ -185,46 +184,6 @@ func (c *Context) Close() error {
 	c.mu.Unlock()
 	errs = append(errs, c.p.Close())
 	return opErr("close", c.Name(), errors.Join(errs...))
-}
-
-// AsyncEvent is an asynchronous event (ibv_async_event). QP, CQ or SRQ is what it
-// is about; all are nil for events of the port or device.
-type AsyncEvent struct {
-	Type EventType
-	QP   *QP
-	CQ   *CQ
-	SRQ  *SRQ
-}
-
-// NextEvent waits for the next asynchronous event, or for the end of ctx.
-func (c *Context) NextEvent(ctx context.Context) (AsyncEvent, error) {
-	for {
-		e, err := c.p.NextEvent(ctx)
-		if err != nil {
-			return AsyncEvent{}, err
-		}
-		out := AsyncEvent{Type: e.Type}
-		c.mu.Lock()
-		if e.QP != nil {
-			out.QP = c.qps[e.QP]
-		}
-		if e.SRQ != nil {
-			out.SRQ = c.srqs[e.SRQ]
-		}
-		if e.CQ != nil {
-			for cq := range c.cqs {
-				if cq.p == e.CQ {
-					out.CQ = cq
-				}
-			}
-		}
-		c.mu.Unlock()
-		// An event of an object that was destroyed meanwhile concerns nobody.
-		if (e.QP != nil && out.QP == nil) || (e.CQ != nil && out.CQ == nil) || (e.SRQ != nil && out.SRQ == nil) {
-			continue
-		}
-		return out, nil
-	}
 }
 
 func (c *Context) alive() error {

@@ -177,6 +177,27 @@ func (f *fakeDevice) NextEvent(ctx context.Context) (verbs.ProviderEvent, error)
 	}
 }
 
+// Subscribe has the events share the device's channel: what a reader does not want is lost.
+func (f *fakeDevice) Subscribe(types ...verbs.EventType) (verbs.ProviderEvents, error) {
+	return &fakeEvents{f, types}, nil
+}
+
+type fakeEvents struct {
+	f     *fakeDevice
+	types []verbs.EventType
+}
+
+func (e *fakeEvents) NextEvent(ctx context.Context) (verbs.ProviderEvent, error) {
+	for {
+		ev, err := e.f.NextEvent(ctx)
+		if err != nil || len(e.types) == 0 || slices.Contains(e.types, ev.Type) {
+			return ev, err
+		}
+	}
+}
+
+func (e *fakeEvents) Close() {}
+
 func (f *fakeDevice) Progress() bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

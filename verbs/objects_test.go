@@ -241,6 +241,30 @@ func TestEventsNameTheirObjects(t *testing.T) {
 	}
 }
 
+// A subscription is told of its types, with the program's objects.
+func TestSubscribe(t *testing.T) {
+	r := newRig(t, verbs.QPStateRTS, verbs.QPCap{})
+	s, err := r.c.Subscribe(verbs.EventQPFatal, verbs.EventPortErr)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	r.f.events <- verbs.ProviderEvent{Type: verbs.EventQPFatal, QP: &fakeQP{}} // of a destroyed qp: skipped
+	r.f.events <- verbs.ProviderEvent{Type: verbs.EventCommEst, QP: r.fake()}
+	r.f.events <- verbs.ProviderEvent{Type: verbs.EventQPFatal, QP: r.fake()}
+	r.f.events <- verbs.ProviderEvent{Type: verbs.EventPortErr}
+	for _, want := range []verbs.AsyncEvent{{Type: verbs.EventQPFatal, QP: r.qp}, {Type: verbs.EventPortErr}} {
+		if got, err := s.Next(t.Context()); err != nil || got != want {
+			t.Errorf("event %+v, %v; want %+v", got, err, want)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := s.Next(ctx); !errors.Is(err, context.Canceled) {
+		t.Errorf("no event: %v", err)
+	}
+}
+
 func TestCompletionErrorsExplain(t *testing.T) {
 	for s := verbs.WCSuccess + 1; s <= verbs.WCGeneral; s++ {
 		w := verbs.WC{Status: s, WRID: 3, QPNum: 0x11}

@@ -66,6 +66,9 @@ type Provider interface {
 	Progress() bool
 	// NextEvent waits for an asynchronous event.
 	NextEvent(ctx context.Context) (ProviderEvent, error)
+	// Subscribe makes a further reader of events, of the given types or, with none, of
+	// all. Every reader gets every event that comes from now on.
+	Subscribe(types ...ibv.EventType) (ProviderEvents, error)
 	// Counters are the device's counters in a stable order.
 	Counters() ([]CounterValue, error)
 	Close() error
@@ -181,6 +184,14 @@ type ProviderEvent struct {
 	CQ   ProviderCQ
 	SRQ  ProviderSRQ
 	Port int
+}
+
+// ProviderEvents is a reader of events besides Provider.NextEvent.
+type ProviderEvents interface {
+	// NextEvent waits for an event; it is ErrClosed after Close, also for who waits, and
+	// once the device is closed.
+	NextEvent(ctx context.Context) (ProviderEvent, error)
+	Close()
 }
 
 // CounterValue is one named counter.

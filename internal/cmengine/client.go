@@ -33,6 +33,7 @@ func (l local) Open(sink func(cmfsm.Event)) (Client, error) {
 			return nil, err
 		}
 		engines.of[l.dev] = e
+		e.watcher.Go(e.watch)
 		go e.run()
 	}
 	e.mu.Lock()

@@ -5,7 +5,6 @@ import (
 	crand "crypto/rand"
 	"fmt"
 	"math/rand/v2"
-	"net/netip"
 	"sync"
 	"time"
 
@@ -14,10 +13,6 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/mono"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
-
-// tick is how often the engine looks whether addresses and MTU are what they
-// were.
-const tick = time.Second
 
 // Engine is the connection manager of a device.
 type Engine struct {
@@ -33,6 +28,8 @@ type Engine struct {
 
 	resolvers sync.WaitGroup
 	unwatch   func() // has the device's Close not wait for the engine any more
+	events    *verbs.Events
+	watcher   sync.WaitGroup
 
 	mu        sync.Mutex // guards what follows and m
 	m         *cmfsm.Machine
@@ -40,6 +37,7 @@ type Engine struct {
 	lastOwner cmfsm.Owner
 	paths     map[cmfsm.Path]*path
 	resolving int
+	sweep     mono.Time // when to look for paths that nobody uses; Never without paths
 	gids      []verbs.GIDEntry
 	mtu       ibv.MTU
 	armed     mono.Time // when the loop wakes up by itself
@@ -53,22 +51,35 @@ type Engine struct {
 func newEngine(dev *verbs.Context) (*Engine, error) {
 	e := &Engine{
 		dev: dev, epoch: time.Now().Add(-time.Second), done: make(chan struct{}),
-		clients: map[cmfsm.Owner]*client{}, paths: map[cmfsm.Path]*path{}, wake: func() {},
+		clients: map[cmfsm.Owner]*client{}, paths: map[cmfsm.Path]*path{}, sweep: mono.Never, wake: func() {},
 	}
+	if err := e.subscribe(); err != nil { // before anything is read that may change
+		return nil, err
+	}
+	if err := e.start(); err != nil {
+		e.events.Close()
+		return nil, err
+	}
+	return e, nil
+}
+
+// start reads what the device has and opens queue pair 1.
+func (e *Engine) start() error {
+	dev := e.dev
 	attr, err := dev.QueryDevice()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	port, err := dev.QueryPort()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if e.gids, err = dev.GIDs(); err != nil {
-		return nil, err
+		return err
 	}
 	var seed [32]byte
 	if _, err := crand.Read(seed[:]); err != nil {
-		return nil, err
+		return err
 	}
 	e.mtu = port.ActiveMTU
 	e.m = cmfsm.New(cmfsm.Config{
@@ -77,14 +88,14 @@ func newEngine(dev *verbs.Context) (*Engine, error) {
 		MaxInitiatorDepth:     uint8(min(attr.MaxQPInitRDAtm, ibv.MaxRDAtomic)),
 	})
 	if e.unwatch, err = dev.BeforeClose(e.halt); err != nil {
-		return nil, err
+		return err
 	}
 	if err := e.open(); err != nil {
 		e.unwatch()
 		close(e.done) // for a halt that has begun
-		return nil, err
+		return err
 	}
-	return e, nil
+	return nil
 }
 
 // halt ends the engine for the device's sake, and returns when it has.
@@ -102,9 +113,8 @@ func (e *Engine) now() mono.Time { return mono.Time(time.Since(e.epoch)) }
 func (e *Engine) run() {
 	defer close(e.done)
 	var wcs [64]verbs.WC
-	next := e.now().Add(tick)
 	for {
-		ctx, cancel := e.arm(next)
+		ctx, cancel := e.arm()
 		n, err := e.cq.Wait(ctx, wcs[:])
 		gone := err != nil && ctx.Err() == nil
 		cancel()
@@ -114,15 +124,17 @@ func (e *Engine) run() {
 		}
 		e.mu.Lock()
 		alive := !e.halting
+		if n > 0 {
+			e.lookAtMTU() // which requests are judged by
+		}
 		for i := range wcs[:n] {
 			alive = e.completed(&wcs[i]) && alive
 		}
 		now := e.now()
 		e.m.Poll(now)
 		e.drain()
-		if now >= next {
-			e.look(now)
-			next = now.Add(tick)
+		if now >= e.sweep {
+			e.sweepPaths(now)
 		}
 		idle := e.idle()
 		e.mu.Unlock()
@@ -136,12 +148,12 @@ func (e *Engine) run() {
 	}
 }
 
-// arm makes the context of the next wait, which ends when the machine's next timer is
-// due, at next, or by wake.
-func (e *Engine) arm(next mono.Time) (context.Context, context.CancelFunc) {
+// arm makes the context of the next wait, which ends when the machine's next timer or the
+// sweep is due, or by wake.
+func (e *Engine) arm() (context.Context, context.CancelFunc) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	e.armed = mono.Min(next, e.m.NextDeadline())
+	e.armed = mono.Min(e.sweep, e.m.NextDeadline())
 	ctx, cancel := context.WithDeadline(context.Background(), e.epoch.Add(time.Duration(e.armed)))
 	e.wake = cancel
 	if e.idle() || e.halting {
@@ -168,38 +180,8 @@ func (e *Engine) drain() {
 			c.sink(ev)
 		}
 	}
-	if e.m.NextDeadline() < e.armed || e.idle() {
+	if mono.Min(e.sweep, e.m.NextDeadline()) < e.armed || e.idle() {
 		e.wake()
-	}
-}
-
-// look notices changes of addresses and MTU. The lock is held.
-func (e *Engine) look(now mono.Time) {
-	e.dropPaths(func(_ *cmfsm.Path, p *path) bool { return now.Sub(p.used) > pathRest })
-	if port, err := e.dev.QueryPort(); err == nil && port.ActiveMTU != e.mtu {
-		e.mtu = port.ActiveMTU
-		e.m.SetMTU(e.mtu)
-	}
-	gids, err := e.dev.GIDs()
-	if err != nil {
-		return // the device says why by itself
-	}
-	gone := map[netip.Addr]bool{}
-	for _, g := range e.gids {
-		if a := g.GID.Addr(); !has(gids, a) {
-			gone[a] = true
-		}
-	}
-	e.gids = gids
-	if len(gone) == 0 {
-		return
-	}
-	// Should the address come back, it may have another index.
-	e.dropPaths(func(key *cmfsm.Path, _ *path) bool { return gone[key.Local] })
-	for a := range gone {
-		for _, c := range e.clients {
-			c.sink(cmfsm.Event{Type: cmfsm.EventAddrChange, Owner: c.owner, Local: netip.AddrPortFrom(a, 0)})
-		}
 	}
 }
 
@@ -238,6 +220,8 @@ func (e *Engine) retire() bool {
 // the next engine of the device finds queue pair 1 free.
 func (e *Engine) remove() {
 	delete(engines.of, e.dev)
+	e.events.Close()
+	e.watcher.Wait()
 	// Only where the device is closed are there any.
 	e.resolvers.Wait()
 	e.mu.Lock()

@@ -3,6 +3,7 @@ package cmengine
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/cmfsm"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -16,7 +17,7 @@ const (
 	maxWaiting   = 64   // datagrams that wait for one path
 	// pathRest is how long a path is unused before it may go: longer than its last
 	// datagram waits in a send queue.
-	pathRest = 2 * tick
+	pathRest = 2 * time.Second
 )
 
 // path is the way of datagrams to a peer.
@@ -41,6 +42,12 @@ func (e *Engine) pathTo(key cmfsm.Path) (*path, error) {
 	}
 	p := &path{ready: make(chan struct{}), used: e.now()}
 	e.paths[key] = p
+	if e.sweep == mono.Never {
+		e.sweep = e.now().Add(pathRest)
+		if e.sweep < e.armed {
+			e.wake()
+		}
+	}
 	e.resolving++
 	e.resolvers.Add(1)
 	go e.resolve(key, p)
@@ -109,6 +116,15 @@ func (e *Engine) reach(ctx context.Context, key cmfsm.Path) error {
 		return p.err
 	case <-ctx.Done():
 		return ctx.Err()
+	}
+}
+
+// sweepPaths forgets paths that nobody has used for a while. The lock is held.
+func (e *Engine) sweepPaths(now mono.Time) {
+	e.dropPaths(func(_ *cmfsm.Path, p *path) bool { return now.Sub(p.used) > pathRest })
+	e.sweep = mono.Never
+	if len(e.paths) > 0 {
+		e.sweep = now.Add(pathRest)
 	}
 }
 

@@ -1,0 +1,66 @@
+package cmengine
+
+import (
+	"context"
+	"net/netip"
+
+	"github.com/roce-xdp/roce-xdp/internal/cmfsm"
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// subscribe has the device tell of what the engine must know.
+func (e *Engine) subscribe() (err error) {
+	e.events, err = e.dev.Subscribe(verbs.EventGIDChange, verbs.EventDeviceFatal)
+	return err
+}
+
+// watch follows the device until its events end.
+func (e *Engine) watch() {
+	for {
+		ev, err := e.events.Next(context.Background())
+		if err != nil {
+			return
+		}
+		e.mu.Lock()
+		if ev.Type == verbs.EventDeviceFatal {
+			e.halting = true
+			e.wake()
+		} else if !e.ended {
+			e.lookAtAddresses()
+		}
+		e.mu.Unlock()
+	}
+}
+
+// lookAtMTU tells the machine what the link carries. The lock is held.
+func (e *Engine) lookAtMTU() {
+	if port, err := e.dev.QueryPort(); err == nil && port.ActiveMTU != e.mtu {
+		e.mtu = port.ActiveMTU
+		e.m.SetMTU(e.mtu)
+	}
+}
+
+// lookAtAddresses tells the clients which addresses have gone. The lock is held.
+func (e *Engine) lookAtAddresses() {
+	gids, err := e.dev.GIDs()
+	if err != nil {
+		return // the device is closed
+	}
+	gone := map[netip.Addr]bool{}
+	for _, g := range e.gids {
+		if a := g.GID.Addr(); !has(gids, a) {
+			gone[a] = true
+		}
+	}
+	e.gids = gids
+	if len(gone) == 0 {
+		return
+	}
+	// Should the address come back, it may have another index.
+	e.dropPaths(func(key *cmfsm.Path, _ *path) bool { return gone[key.Local] })
+	for a := range gone {
+		for _, c := range e.clients {
+			c.sink(cmfsm.Event{Type: cmfsm.EventAddrChange, Owner: c.owner, Local: netip.AddrPortFrom(a, 0)})
+		}
+	}
+}
