@@ -25,6 +25,8 @@ func (c *client) explain(ctx context.Context, server netip.AddrPort, err error) 
 			"or the link lose all packets of some size: try a smaller -S", ErrNoAnswer, server, c.Timeout)
 	case errors.As(err, &failed) && failed.Status == verbs.WCRetryExceeded:
 		return fmt.Errorf("%w from %v any more: its program was killed, its host is down, or the link is: %w", ErrNoAnswer, server, err)
+	case errors.As(err, &failed) && failed.Status == verbs.WCRemoteOperation:
+		return fmt.Errorf("%v takes nothing any more: its program was killed, or it has failed: %w", server, err)
 	case errors.Is(err, cm.ErrDisconnected):
 		return fmt.Errorf("%v has ended the connection: %w: its buffer may be smaller than -S %d, or its program was ended", server, err, c.Size)
 	case errors.Is(err, cm.ErrNoListener) && c.own(server.Addr()):

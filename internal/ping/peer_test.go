@@ -172,6 +172,14 @@ func TestServerFails(t *testing.T) {
 	}{
 		{"it hangs up", func(p *peer) { p.next() }, cm.ErrDisconnected, "192.0.2.2:7174 has ended the connection"},
 		{"it is silent", func(p *peer) { p.next(); <-p.conn.Done() }, ErrNoAnswer, "although it is connected: its program may have stopped"},
+		{"its memory is gone", func(p *peer) { // the receive that is posted has none
+			p.next()
+			if err := p.inbox.Deregister(); err != nil {
+				p.t.Error(err)
+			}
+			p.mustSend(buffer{})
+			<-p.conn.Done()
+		}, nil, "192.0.2.2:7174 takes nothing any more: its program was killed, or it has failed"},
 		{"it says too much at a time", func(p *peer) {
 			p.next()
 			p.mustSend(buffer{})
