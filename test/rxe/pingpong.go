@@ -1,11 +1,9 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os/exec"
 	"strings"
 	"time"
 
@@ -124,39 +122,13 @@ func (x *exchange) once(ctx context.Context, b *bench) error {
 		// The C programs listen on IPv4 only; the GIDs are of the family all the same.
 		own = append(own, families[0].guest.String())
 	}
-	ends := [2]*exec.Cmd{b.guest(ctx, 40*time.Second, strings.Join(rxe, " ")), b.host(ctx, own...)}
+	e := ends{b.guest(ctx, 40*time.Second, strings.Join(rxe, " ")), b.host(ctx, own...)}
 	if x.server {
-		ends[0], ends[1] = ends[1], ends[0]
+		e.server, e.client = e.client, e.server
 	}
-	var outs [2]bytes.Buffer
-	done := make(chan error, len(ends))
-	started, err := 0, error(nil)
-	for i, cmd := range ends {
-		cmd.Stdout, cmd.Stderr = &outs[i], &outs[i]
-		if i == 1 {
-			err = b.listening(ctx, x.server)
-		}
-		if err == nil {
-			err = cmd.Start()
-		}
-		if err != nil {
-			break
-		}
-		started++
-		go func() { done <- cmd.Wait() }()
-	}
-	if err != nil {
-		cancel()
-	}
-	for range started {
-		if e := <-done; e != nil && err == nil {
-			err = e
-			cancel()
-		}
-	}
+	out, err := e.run(cancel, func(*program) error { return b.listening(ctx, x.server) })
 	want := fmt.Sprintf("%d bytes in", x.size*x.iters*2)
-	for i := range outs {
-		text := outs[i].String()
+	for _, text := range []string{out.server, out.client} {
 		if err == nil && (!strings.Contains(text, want) || strings.Contains(text, "invalid data")) {
 			err = fmt.Errorf("no %q, or invalid data", want)
 		}
@@ -165,7 +137,7 @@ func (x *exchange) once(ctx context.Context, b *bench) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("%w\nserver: %s\nclient: %s", err, &outs[0], &outs[1])
+		return out.explain(err)
 	}
 	return nil
 }

@@ -35,7 +35,7 @@ func usual(f family, mtu int) params {
 
 // rows is the whole matrix, in the order in which it runs.
 func rows() []row {
-	all := pingpongRows()
+	all := append(pingpongRows(), rpingRows()...)
 	for _, f := range families {
 		for _, mtu := range mtus {
 			for _, op := range operations {

@@ -56,6 +56,16 @@ func TestRows(t *testing.T) {
 			t.Errorf("loss %s has %d rows, want both roles and families", l.name, n)
 		}
 	}
+	for _, role := range []string{"client", "server"} {
+		if n := kinds["rping/"+role]; n != 5*len(families) {
+			t.Errorf("rping: %d rows as %s", n, role)
+		}
+	}
+	for _, kill := range []string{"RPING_CLIENT", "RPING_SERVER", "OUR_CLIENT", "OUR_SERVER"} {
+		if n := kinds["rping/KILL_"+kill]; n != len(families) {
+			t.Errorf("rping: %d rows in which %s is killed", n, kill)
+		}
+	}
 	for kind, want := range map[string]int{"": 18, "uc-": 8, "ud-": 8, "srq-": 8} {
 		if c, s := kinds["pingpong/"+kind+"client"], kinds["pingpong/"+kind+"server"]; c != want || s != want {
 			t.Errorf("ping-pong: %d rows as %sclient and %d as server, want %d", c, kind, s, want)
