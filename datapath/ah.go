@@ -107,24 +107,26 @@ func (d *Device) wayOf(q *qp, in *transport.Intent) way {
 
 // handleRoute is an address handle as control calls see it.
 type handleRoute struct {
+	owner *Client
 	pd    uint32
 	route route
 }
 
 // CreateAH finds the way to a peer and keeps it under a handle. Errors are those
 // of Modify with AV.
-func (d *Device) CreateAH(pd uint32, av *ibv.AddressVector) (uint32, error) {
-	if err := d.enterPD(pd); err != nil {
+func (c *Client) CreateAH(pd uint32, av *ibv.AddressVector) (uint32, error) {
+	if err := c.enterPD(pd); err != nil {
 		return 0, err
 	}
-	h, err := d.createAH(pd, av)
+	h, err := c.createAH(pd, av)
 	if err != nil {
-		d.leavePD(pd)
+		c.dev.leavePD(pd)
 	}
 	return h, err
 }
 
-func (d *Device) createAH(pd uint32, av *ibv.AddressVector) (uint32, error) {
+func (c *Client) createAH(pd uint32, av *ibv.AddressVector) (uint32, error) {
+	d := c.dev
 	if av == nil {
 		return 0, fmt.Errorf("%w: no address vector", ErrInvalid)
 	}
@@ -141,23 +143,24 @@ func (d *Device) createAH(pd uint32, av *ibv.AddressVector) (uint32, error) {
 		d.mu.Lock()
 		if d.changes.Load() == changes {
 			defer d.mu.Unlock()
-			return d.addAH(pd, av, &r)
+			return c.addAH(pd, av, &r)
 		}
 		d.mu.Unlock() // what was found may be true no more
 	}
 }
 
 // addAH makes the handle of a route. The device's lock is held.
-func (d *Device) addAH(pd uint32, av *ibv.AddressVector, r *route) (uint32, error) {
+func (c *Client) addAH(pd uint32, av *ibv.AddressVector, r *route) (uint32, error) {
+	d := c.dev
 	a := &address{pd: pd, spread: r.fields.FlowLabel == 0, group: r.group, gid: av.DGID}
 	if err := a.at.lay(r); err != nil {
 		return 0, err
 	}
-	if d.closed.Load() {
-		return 0, ErrClosed
-	}
 	if len(d.handles) >= maxAH {
 		return 0, fmt.Errorf("%w: %d address handles", ErrLimit, maxAH)
+	}
+	if err := c.admit(&c.use.AHs, c.limits.AHs, "address handles"); err != nil {
+		return 0, err
 	}
 	for {
 		d.lastAH++
@@ -166,27 +169,24 @@ func (d *Device) addAH(pd uint32, av *ibv.AddressVector, r *route) (uint32, erro
 		}
 	}
 	a.handle = d.lastAH
-	d.handles[a.handle] = &handleRoute{pd: pd, route: *r}
+	d.handles[a.handle] = &handleRoute{owner: c, pd: pd, route: *r}
 	d.addresses.put(a.handle, a)
 	return a.handle, nil
 }
 
 // DestroyAH frees a handle and returns when no frame is laid out by it any more.
-func (d *Device) DestroyAH(handle uint32) error {
+func (c *Client) DestroyAH(handle uint32) error {
+	d := c.dev
 	d.mu.Lock()
-	h, ok := d.handles[handle]
-	if ok {
-		delete(d.handles, handle)
-		d.addresses.put(handle, nil)
-	}
+	ok := c.leaveAH(handle)
+	gone := c.gone()
 	d.mu.Unlock()
 	switch {
-	case d.closed.Load(): // it went with the device
+	case gone: // it went with the device, or with the client
 		return nil
 	case !ok:
 		return fmt.Errorf("%w: no address handle %#x", ErrInvalid, handle)
 	}
-	d.leavePD(h.pd)
 	// Who looked it up before holds a worker's lock.
 	for _, w := range d.workers {
 		if w.quiesce() != nil {
@@ -194,6 +194,21 @@ func (d *Device) DestroyAH(handle uint32) error {
 		}
 	}
 	return nil
+}
+
+// leaveAH takes a handle of the client out of the table and reports whether it has
+// it. The device's lock is held.
+func (c *Client) leaveAH(handle uint32) bool {
+	d := c.dev
+	h := d.handles[handle]
+	if h == nil || h.owner != c {
+		return false
+	}
+	delete(d.handles, handle)
+	d.addresses.put(handle, nil)
+	d.dropFromPD(h.pd)
+	c.use.AHs--
+	return true
 }
 
 // changeHandles lets change alter the routes of address handles and makes the

@@ -98,7 +98,7 @@ func (d *Device) Counters() ([]verbs.CounterValue, error) {
 	put("background_sleeps", t.sleeps)
 	put("background_sleep_errors", t.sleepErrors)
 	put("kept_pkts", t.kept)
-	put("async_events_lost", d.events.lostCount())
+	put("async_events_lost", d.lostEvents())
 	put("unlocked_buffer_bytes", d.unlocked.Load())
 	putStats(put, &t.port)
 	verdicts, err := d.steer.Counters()

@@ -16,8 +16,11 @@ import (
 // cq is a completion queue. It implements verbs.ProviderCQ.
 type cq struct {
 	dev     *Device
+	owner   *Client
 	ring    atomic.Pointer[queue.Ring]
 	t       *transport.CQ
+	num     uint32
+	onEvent atomic.Pointer[func()]
 	raised  chan struct{}   // has an element while an event waits for a waiter
 	workers atomic.Uint64   // of the queue pairs that complete to it
 	users   map[any]*worker // who completes to it; guarded by the device's lock
@@ -27,31 +30,43 @@ type cq struct {
 }
 
 // CreateCQ makes a completion queue for at least entries completions.
-func (d *Device) CreateCQ(entries int) (verbs.ProviderCQ, error) {
-	ring, err := newCQRing(entries)
+func (c *Client) CreateCQ(entries int) (verbs.ProviderCQ, error) {
+	ring, err := c.newCQRing(entries)
 	if err != nil {
 		return nil, err
 	}
-	c := &cq{dev: d, t: transport.NewCQ(ring), raised: make(chan struct{}, 1), users: map[any]*worker{}, perWorker: make([]int, len(d.workers))}
-	c.ring.Store(ring)
-	c.t.Owner = c
+	q, err := c.createCQ(ring)
+	if err != nil {
+		c.freeRing(ring)
+		return nil, err
+	}
+	return q, nil
+}
+
+func (c *Client) createCQ(ring *queue.Ring) (*cq, error) {
+	d := c.dev
+	q := &cq{dev: d, owner: c, t: transport.NewCQ(ring), raised: make(chan struct{}, 1), users: map[any]*worker{}, perWorker: make([]int, len(d.workers))}
+	q.ring.Store(ring)
+	q.t.Owner = q
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed.Load() {
-		return nil, ErrClosed
-	}
 	if len(d.cqs) >= maxCQ {
 		return nil, fmt.Errorf("%w: %d completion queues", ErrLimit, maxCQ)
 	}
-	d.cqs[c] = struct{}{}
-	return c, nil
+	if err := c.admit(&c.use.CQs, c.limits.CQs, "completion queues"); err != nil {
+		return nil, err
+	}
+	d.lastCQN++
+	q.num = d.lastCQN
+	d.cqs[q] = struct{}{}
+	return q, nil
 }
 
-func newCQRing(entries int) (*queue.Ring, error) {
+func (c *Client) newCQRing(entries int) (*queue.Ring, error) {
 	if entries < 1 || entries > ibv.MaxCQE {
 		return nil, fmt.Errorf("%w: %d entries: 1 to %d are possible", ErrInvalid, entries, ibv.MaxCQE)
 	}
-	return queue.New(entries, queue.CQESize)
+	return c.newRing(entries, queue.CQESize)
 }
 
 // Ring carries the completions.
@@ -60,23 +75,32 @@ func (c *cq) Ring() *queue.Ring { return c.ring.Load() }
 // Resize gives the queue room for at least entries completions; those that are in
 // it stay. It is ErrInvalid when there are more of them.
 func (c *cq) Resize(entries int) error {
-	ring, err := newCQRing(entries)
+	ring, err := c.owner.newCQRing(entries)
 	if err != nil {
 		return err
 	}
+	old, err := c.resize(ring, entries)
+	if err != nil {
+		old = ring
+	}
+	c.owner.freeRing(old)
+	return err
+}
+
+// resize puts ring in the place of another one, which it returns.
+func (c *cq) resize(ring *queue.Ring, entries int) (old *queue.Ring, err error) {
 	c.dev.mu.Lock() // one resize at a time, and none of a queue that is gone
 	defer c.dev.mu.Unlock()
 	if c.gone || c.dev.closed.Load() {
-		return ErrClosed
+		return nil, ErrClosed
 	}
 	if err := c.t.Resize(ring, entries); err != nil {
 		if c.t.Overflowed() {
-			return fmt.Errorf("%w: %w", verbs.ErrOverflow, err)
+			return nil, fmt.Errorf("%w: %w", verbs.ErrOverflow, err)
 		}
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	c.ring.Store(ring)
-	return nil
+	return c.ring.Swap(ring), nil
 }
 
 // Modify sets the moderation of events.
@@ -103,8 +127,27 @@ func (c *cq) Query() (attr verbs.CQAttr, err error) {
 	return attr, nil
 }
 
+// Num is the queue's number, which no other of the device ever had.
+func (c *cq) Num() uint32 { return c.num }
+
+// OnEvent has f called for each event that is raised, instead of having WaitEvent
+// return. f runs in whichever goroutine drives the device and must not block. It is
+// called once at first if an event was raised before.
+func (c *cq) OnEvent(f func()) {
+	c.onEvent.Store(&f)
+	select {
+	case <-c.raised:
+		f()
+	default:
+	}
+}
+
 // raise wakes a waiter, now or when it comes.
 func (c *cq) raise() {
+	if f := c.onEvent.Load(); f != nil {
+		(*f)()
+		return
+	}
 	select {
 	case c.raised <- struct{}{}:
 	default:
@@ -163,6 +206,8 @@ func (c *cq) await(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return ctx.Err()
+	case <-c.owner.done:
+		return ErrClosed
 	case <-c.dev.done:
 		return ErrClosed
 	}
@@ -187,6 +232,8 @@ func (c *cq) driveUntilEvent(ctx context.Context) error {
 			return nil
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-c.owner.done:
+			return ErrClosed
 		case <-c.dev.done:
 			return ErrClosed
 		case <-timer.C:
@@ -199,12 +246,20 @@ func (c *cq) driveUntilEvent(ctx context.Context) error {
 func (c *cq) Destroy() error {
 	c.dev.mu.Lock()
 	defer c.dev.mu.Unlock()
+	if c.gone {
+		return nil
+	}
 	if len(c.users) != 0 && !c.dev.closed.Load() {
 		return fmt.Errorf("%w: %d queue pairs and shared receive queues complete to the queue: destroy them first", ErrBusy, len(c.users))
 	}
 	c.gone = true
 	delete(c.dev.cqs, c)
-	c.dev.events.forget(c)
+	c.owner.use.CQs--
+	c.owner.events.forget(c)
+	if !c.dev.closed.Load() { // else programs that are not told yet may still look at it
+		c.t.Abandon()
+		c.owner.freeRing(c.ring.Load())
+	}
 	return nil
 }
 

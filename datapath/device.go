@@ -59,9 +59,10 @@ type Device struct {
 	yieldEvery uint32
 	osYield    bool
 
-	events     *events
-	unlocked   atomic.Uint64 // bytes of buffers that could not be locked
-	privileged func() bool   // whether the caller may use privileged Q_Keys
+	root       *Client                   // who uses the device itself
+	clients    atomic.Pointer[[]*Client] // root first
+	eventsLost atomic.Uint64             // of clients that are gone
+	unlocked   atomic.Uint64             // bytes of buffers that could not be locked
 
 	background sync.WaitGroup
 	closed     atomic.Bool
@@ -81,18 +82,18 @@ type Device struct {
 	reaction  *transport.DCQCN // of queue pairs made last, nil if none reacts to congestion
 	gids      gidTable
 	numbers   qpnSource
-	pds       map[uint32]int
+	pds       map[uint32]*protection
 	lastPD    uint32
-	mrs       map[uint64]*memory.Region
+	mrs       map[uint64]*registered
 	lastMR    uint64
-	aliases   map[uint64]*memory.Alias
 	cqs       map[*cq]struct{}
+	lastCQN   uint32
 	qps       map[*qp]struct{}
-	buffers   map[uint64][]byte
+	buffers   map[uint64]buffer
 	handles   map[uint32]*handleRoute
 	lastAH    uint32
 	connected int
-	srqs      int
+	srqs      map[*srq]struct{}
 
 	xrcds      map[uint32]*xrcd
 	lastXRCD   uint32
@@ -160,16 +161,15 @@ func newDevice(c config) *Device {
 		joins:   c.joins,
 		mode:    c.mode,
 		zero:    c.zero,
-		events:  newEvents(),
 		done:    make(chan struct{}),
 		link:    c.link,
 		numbers: qpnSource{at: rand.Uint32N(maxQPN - minQPN)},
-		pds:     map[uint32]int{},
-		mrs:     map[uint64]*memory.Region{},
-		aliases: map[uint64]*memory.Alias{},
+		pds:     map[uint32]*protection{},
+		mrs:     map[uint64]*registered{},
 		cqs:     map[*cq]struct{}{},
 		qps:     map[*qp]struct{}{},
-		buffers: map[uint64][]byte{},
+		srqs:    map[*srq]struct{}{},
+		buffers: map[uint64]buffer{},
 		handles: map[uint32]*handleRoute{},
 		xrcds:   map[uint32]*xrcd{},
 
@@ -178,7 +178,9 @@ func newDevice(c config) *Device {
 		lastSRQN:   rand.Uint32N(maxSRQN), // one of an earlier run names nothing
 	}
 	d.tags.Store(newTagSet(nil))
-	d.privileged = netRaw
+	d.root = newClient(d, &ClientConfig{Name: "device"})
+	d.root.privileged = netRaw
+	d.clients.Store(&[]*Client{d.root})
 	d.linger = linger
 	d.yieldEvery, d.osYield = yieldPolicy()
 	d.workers = make([]*worker, len(c.ports))
@@ -349,7 +351,7 @@ func (d *Device) close() error {
 	defer d.mu.Unlock()
 	for k, b := range d.buffers {
 		delete(d.buffers, k)
-		errs = append(errs, unix.Munmap(b))
+		errs = append(errs, unix.Munmap(b.mem))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("datapath: close %s: %w", d.link.name, err)

@@ -171,7 +171,7 @@ func TestEventsOfObjects(t *testing.T) {
 	for range maxEvents { // more than the port may have waiting
 		for _, q := range qps {
 			for _, e := range []ibv.EventType{ibv.EventCommEst, ibv.EventQPFatal} {
-				r.a.events.put(verbs.ProviderEvent{Type: e, QP: q})
+				r.a.root.events.put(verbs.ProviderEvent{Type: e, QP: q})
 			}
 		}
 	}
@@ -187,7 +187,7 @@ func TestEventsOfObjects(t *testing.T) {
 		}
 	}
 	noEvent(t, r.a)
-	r.a.events.put(verbs.ProviderEvent{Type: ibv.EventCommEst, QP: qps[0]})
+	r.a.root.events.put(verbs.ProviderEvent{Type: ibv.EventCommEst, QP: qps[0]})
 	if e := nextEvent(t, r.a); e.QP != qps[0] {
 		t.Error("an event that was read does not come again")
 	}
@@ -206,7 +206,7 @@ func TestSubscriptions(t *testing.T) {
 	}
 	r.a.reportPort(ibv.EventPortErr) // before there is a reader
 	all, ports := subscribe(t, r.a), subscribe(t, r.a, ibv.EventPortActive, ibv.EventGIDChange)
-	r.a.events.put(verbs.ProviderEvent{Type: ibv.EventCommEst, QP: q})
+	r.a.root.events.put(verbs.ProviderEvent{Type: ibv.EventCommEst, QP: q})
 	r.a.reportPort(ibv.EventPortActive)
 	r.a.reportPort(ibv.EventSpeedChange)
 	r.a.reportPort(ibv.EventGIDChange)
@@ -221,7 +221,7 @@ func TestSubscriptions(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) { expectEvents(t, tt.from, tt.want...) })
 	}
-	r.a.events.put(verbs.ProviderEvent{Type: ibv.EventCommEst, QP: q})
+	r.a.root.events.put(verbs.ProviderEvent{Type: ibv.EventCommEst, QP: q})
 	if err := q.Destroy(); err != nil {
 		t.Fatal(err)
 	}

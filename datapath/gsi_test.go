@@ -43,7 +43,7 @@ func TestGSIOnlyOne(t *testing.T) {
 			t.Error("frames to a queue pair that is gone are still steered")
 		}
 	}
-	r.a.privileged = func() bool { return false }
+	r.a.root.privileged = func() bool { return false }
 	if _, err := r.a.CreateQP(init); !errors.Is(err, ErrPermission) {
 		t.Errorf("without the capability: %v, want ErrPermission", err)
 	}

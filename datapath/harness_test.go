@@ -112,7 +112,7 @@ func (r *rig) device(side int, opts Options, u *xsk.UMEM, mac [6]byte, addr neti
 	if err := d.setAddresses([]netip.Addr{addr}); err != nil {
 		r.t.Fatal(err)
 	}
-	d.events.drain()
+	d.root.events.drain()
 	return d
 }
 
@@ -291,9 +291,9 @@ func (f *fakeJoins) leave(group netip.Addr) error {
 func (d *Device) mrByKey(key uint32) *memory.Region {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, r := range d.mrs {
-		if r.LKey() == key {
-			return r
+	for _, m := range d.mrs {
+		if m.r != nil && m.r.LKey() == key {
+			return m.r
 		}
 	}
 	return nil

@@ -64,12 +64,12 @@ var selfReachable = sync.OnceValue(func() error {
 })
 
 // RegisterImplicit makes all memory of the process one region.
-func (d *Device) RegisterImplicit(pd uint32, access ibv.Access) (verbs.ProviderMR, error) {
+func (c *Client) RegisterImplicit(pd uint32, access ibv.Access) (verbs.ProviderMR, error) {
 	if err := selfReachable(); err != nil {
 		return verbs.ProviderMR{}, err
 	}
-	return d.register(pd, func() (*memory.Region, error) {
-		return d.mem.RegisterImplicit(memory.PD(pd), selfMemory{os.Getpid()}, access)
+	return c.register(pd, 0, func() (*memory.Region, error) {
+		return c.dev.mem.RegisterImplicit(memory.PD(pd), selfMemory{os.Getpid()}, access)
 	})
 }
 

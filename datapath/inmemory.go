@@ -47,11 +47,11 @@ func OpenPorts(c *PortsConfig) (*verbs.Context, error) {
 		link:  linkInfo{name: c.Name, index: 1, mac: [6]byte(c.MAC), mtu: c.MTU, running: true},
 		steer: noSteering{}, routes: neighborTable(maps.Clone(c.Neighbors)), joins: noJoins{},
 	})
-	d.privileged = func() bool { return true }
+	d.root.privileged = func() bool { return true }
 	if err := d.setAddresses(c.Addresses); err != nil {
 		return nil, fmt.Errorf("datapath: open ports: %w", err)
 	}
-	d.events.drain() // of the addresses that were there from the start
+	d.root.events.drain() // of the addresses that were there from the start
 	d.start()
 	return verbs.NewContext(d), nil
 }

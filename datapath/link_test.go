@@ -26,7 +26,7 @@ func nextEvent(t *testing.T, d *Device) verbs.ProviderEvent {
 
 func noEvent(t *testing.T, d *Device) {
 	t.Helper()
-	if e, ok := d.events.main.take(); ok {
+	if e, ok := d.root.events.main.take(); ok {
 		t.Errorf("event %v", e.Type)
 	}
 }
@@ -37,7 +37,7 @@ func TestLinkEvents(t *testing.T) {
 	if err := p.A.Recv(7, 0, 8); err != nil {
 		t.Fatal(err)
 	}
-	r.a.events.drain()
+	r.a.root.events.drain()
 	link := r.a.link
 	r.a.setLink(link)
 	noEvent(t, r.a)

@@ -11,15 +11,30 @@ import (
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
+// protection is a protection domain.
+type protection struct {
+	owner   *Client
+	objects int
+}
+
+// registered is a memory region or, with an alias, a key that work requests bind.
+type registered struct {
+	owner *Client
+	r     *memory.Region
+	alias *memory.Alias
+	bytes uint64 // that count for the owner
+}
+
 // AllocPD makes a protection domain.
-func (d *Device) AllocPD() (uint32, error) {
+func (c *Client) AllocPD() (uint32, error) {
+	d := c.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed.Load() {
-		return 0, ErrClosed
-	}
 	if len(d.pds) >= maxPD {
 		return 0, fmt.Errorf("%w: %d protection domains", ErrLimit, maxPD)
+	}
+	if err := c.admit(&c.use.PDs, c.limits.PDs, "protection domains"); err != nil {
+		return 0, err
 	}
 	for {
 		d.lastPD++
@@ -27,53 +42,74 @@ func (d *Device) AllocPD() (uint32, error) {
 			break
 		}
 	}
-	d.pds[d.lastPD] = 0
+	d.pds[d.lastPD] = &protection{owner: c}
 	return d.lastPD, nil
 }
 
 // DeallocPD frees a protection domain. It is ErrBusy while it has regions, memory
 // windows, queue pairs, shared receive queues or address handles.
-func (d *Device) DeallocPD(pd uint32) error {
+func (c *Client) DeallocPD(pd uint32) error {
+	d := c.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	n, ok := d.pds[pd]
-	switch {
-	case d.closed.Load(): // everything went with the device
+	if c.gone() { // everything went with the device, or with the client
 		return nil
-	case !ok:
+	}
+	switch m := d.pds[pd]; {
+	case m == nil || m.owner != c:
 		return fmt.Errorf("%w: no protection domain %d", ErrInvalid, pd)
-	case n != 0:
-		return fmt.Errorf("%w: %d regions, windows, queue pairs, shared receive queues and address handles are in protection domain %d: destroy them first", ErrBusy, n, pd)
+	case m.objects != 0:
+		return fmt.Errorf("%w: %d regions, windows, queue pairs, shared receive queues and address handles are in protection domain %d: destroy them first", ErrBusy, m.objects, pd)
 	}
 	delete(d.pds, pd)
+	c.use.PDs--
+	return nil
+}
+
+// ownsPD reports whether pd is the client's.
+func (c *Client) ownsPD(pd uint32) error {
+	if err := c.enterPD(pd); err != nil {
+		return err
+	}
+	c.dev.leavePD(pd)
 	return nil
 }
 
 // enterPD counts an object of pd.
-func (d *Device) enterPD(pd uint32) error {
+func (c *Client) enterPD(pd uint32) error {
+	d := c.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed.Load() {
+	if c.gone() {
 		return ErrClosed
 	}
-	n, ok := d.pds[pd]
-	if !ok {
+	m := d.pds[pd]
+	if m == nil || m.owner != c {
 		return fmt.Errorf("%w: no protection domain %d", ErrInvalid, pd)
 	}
-	d.pds[pd] = n + 1
+	m.objects++
 	return nil
 }
 
 func (d *Device) leavePD(pd uint32) {
 	d.mu.Lock()
-	d.pds[pd]--
+	d.dropFromPD(pd)
 	d.mu.Unlock()
+}
+
+// dropFromPD is leavePD with the device's lock held. The domain may have gone with
+// its client.
+func (d *Device) dropFromPD(pd uint32) {
+	if m := d.pds[pd]; m != nil {
+		m.objects--
+	}
 }
 
 // RegisterMemory makes b a memory region. It must stay where it is until
 // DeregisterMemory has returned; with ON_DEMAND its pages may go and come.
-func (d *Device) RegisterMemory(pd uint32, b []byte, access ibv.Access) (verbs.ProviderMR, error) {
-	return d.register(pd, func() (*memory.Region, error) {
+func (c *Client) RegisterMemory(pd uint32, b []byte, access ibv.Access) (verbs.ProviderMR, error) {
+	d := c.dev
+	return c.register(pd, uint64(len(b)), func() (*memory.Region, error) {
 		if access&ibv.AccessOnDemand != 0 {
 			return d.mem.RegisterOnDemand(memory.PD(pd), memory.AddressOf(b), b, access)
 		}
@@ -81,9 +117,11 @@ func (d *Device) RegisterMemory(pd uint32, b []byte, access ibv.Access) (verbs.P
 	})
 }
 
-// register makes a region of pd and a handle of it.
-func (d *Device) register(pd uint32, add func() (*memory.Region, error)) (verbs.ProviderMR, error) {
-	if err := d.enterPD(pd); err != nil {
+// register makes a region of pd and a handle of it. bytes of memory count for the
+// client.
+func (c *Client) register(pd uint32, bytes uint64, add func() (*memory.Region, error)) (verbs.ProviderMR, error) {
+	d := c.dev
+	if err := c.enterPD(pd); err != nil {
 		return verbs.ProviderMR{}, err
 	}
 	r, err := add()
@@ -91,33 +129,72 @@ func (d *Device) register(pd uint32, add func() (*memory.Region, error)) (verbs.
 		d.leavePD(pd)
 		return verbs.ProviderMR{}, err
 	}
-	d.mu.Lock()
-	d.lastMR++
-	h := d.lastMR
-	d.mrs[h] = r
-	d.mu.Unlock()
+	h, err := c.enterRegion(&registered{owner: c, r: r, bytes: bytes})
+	if err != nil {
+		_ = d.mem.Deregister(r) // nobody has bound anything to it
+		d.leavePD(pd)
+		_ = d.settleMemory() // the first error is the one to report
+		return verbs.ProviderMR{}, err
+	}
 	return verbs.ProviderMR{Handle: h, Addr: r.Start(), LKey: r.LKey(), RKey: r.RKey()}, nil
+}
+
+// enterRegion gives a region or an alias a handle, if the client may have it.
+func (c *Client) enterRegion(m *registered) (uint64, error) {
+	d := c.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if err := c.admitBytes(m.bytes); err != nil {
+		return 0, err
+	}
+	if err := c.admit(&c.use.MRs, c.limits.MRs, "memory regions and windows"); err != nil {
+		return 0, err
+	}
+	c.use.Bytes += m.bytes
+	d.lastMR++
+	d.mrs[d.lastMR] = m
+	return d.lastMR, nil
+}
+
+// region is what a handle of the client stands for, nil if nothing.
+func (c *Client) region(handle uint64) *registered {
+	c.dev.mu.Lock()
+	defer c.dev.mu.Unlock()
+	if m := c.dev.mrs[handle]; m != nil && m.owner == c {
+		return m
+	}
+	return nil
+}
+
+// leaveRegion forgets what a handle stands for, which is no longer in the table of
+// pd's keys.
+func (d *Device) leaveRegion(handle uint64, pd memory.PD) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	m := d.mrs[handle]
+	if m == nil {
+		return
+	}
+	delete(d.mrs, handle)
+	m.owner.use.MRs--
+	m.owner.use.Bytes -= m.bytes
+	d.dropFromPD(uint32(pd))
 }
 
 // DeregisterMemory ends a region and returns when no worker can touch its memory
 // any more. It is ErrBusy while windows or fast regions are bound to it.
-func (d *Device) DeregisterMemory(mr verbs.ProviderMR) error {
-	d.mu.Lock()
-	r := d.mrs[mr.Handle]
-	d.mu.Unlock()
-	if d.closed.Load() {
-		return d.Close() // which returns when nobody touches memory any more
+func (c *Client) DeregisterMemory(mr verbs.ProviderMR) error {
+	d, m := c.dev, c.region(mr.Handle)
+	if c.gone() {
+		return c.end() // which returns when nobody touches memory any more
 	}
-	if r == nil {
+	if m == nil || m.r == nil {
 		return fmt.Errorf("%w: no memory region with lkey %#x", ErrInvalid, mr.LKey)
 	}
-	if err := d.mem.Deregister(r); err != nil {
+	if err := d.mem.Deregister(m.r); err != nil {
 		return busyIfBound(err)
 	}
-	d.mu.Lock()
-	delete(d.mrs, mr.Handle)
-	d.pds[uint32(r.PD())]--
-	d.mu.Unlock()
+	d.leaveRegion(mr.Handle, m.r.PD())
 	return d.settleMemory()
 }
 
@@ -139,9 +216,16 @@ func busyIfBound(err error) error {
 	return err
 }
 
+// buffer is memory of AllocBuffer.
+type buffer struct {
+	owner *Client
+	mem   []byte
+}
+
 // AllocBuffer returns n zeroed bytes outside of the Go heap, page-aligned. They
 // are locked in memory if the limit allows; a software device works without.
-func (d *Device) AllocBuffer(n int) ([]byte, error) {
+func (c *Client) AllocBuffer(n int) ([]byte, error) {
+	d := c.dev
 	if n < 1 {
 		return nil, fmt.Errorf("%w: %d bytes", ErrInvalid, n)
 	}
@@ -161,30 +245,33 @@ func (d *Device) AllocBuffer(n int) ([]byte, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed.Load() {
+	if c.gone() {
 		return nil, joinUnmap(ErrClosed, b)
 	}
-	d.buffers[memory.AddressOf(b)] = b
+	d.buffers[memory.AddressOf(b)] = buffer{c, b}
 	return b, nil
 }
 
 const hugePage = 2 << 20
 
 // FreeBuffer gives back what AllocBuffer returned. No region may be on it.
-func (d *Device) FreeBuffer(b []byte) error {
-	key := memory.AddressOf(b)
+func (c *Client) FreeBuffer(b []byte) error {
+	d, key := c.dev, memory.AddressOf(b)
 	d.mu.Lock()
-	whole, ok := d.buffers[key]
-	delete(d.buffers, key)
-	closed := d.closed.Load()
+	whole := d.buffers[key]
+	ok := whole.owner == c && len(b) != 0
+	if ok {
+		delete(d.buffers, key)
+	}
+	gone := c.gone()
 	d.mu.Unlock()
-	if closed && !ok { // it went with the device
+	if gone && !ok { // it went with the device, or with the client
 		return nil
 	}
-	if !ok || len(b) == 0 {
+	if !ok {
 		return fmt.Errorf("%w: not the start of a buffer of AllocBuffer", ErrInvalid)
 	}
-	return unix.Munmap(whole)
+	return unix.Munmap(whole.mem)
 }
 
 func joinUnmap(err error, b []byte) error {

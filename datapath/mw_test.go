@@ -43,8 +43,8 @@ func TestStaleKeys(t *testing.T) {
 			}
 		}
 	}
-	if n := len(r.b.aliases); n != 0 || r.b.mem.Count() != 0 {
-		t.Errorf("%d windows and %d keys are left", n, r.b.mem.Count())
+	if n := len(r.b.mrs); n != 0 || r.b.mem.Count() != 0 {
+		t.Errorf("%d regions and windows and %d keys are left", n, r.b.mem.Count())
 	}
 }
 

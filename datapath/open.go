@@ -111,7 +111,7 @@ func (o *opening) start(d *Device) error {
 		m.socket.Close()
 		return errors.Join(fmt.Errorf("read the addresses: %w", err), unix.Close(m.fd))
 	}
-	d.events.drain() // of the addresses that were there from the start
+	d.root.events.drain() // of the addresses that were there from the start
 	go m.run()
 	d.cleanup = []func() error{
 		func() error { o.handle.Close(); return nil },

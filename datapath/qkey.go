@@ -13,8 +13,8 @@ import (
 const privilegedQKey = 1 << 31
 
 // checkQKey refuses a privileged Q_Key to those who must not have it.
-func (d *Device) checkQKey(attr *ibv.QPAttr, mask ibv.AttrMask) error {
-	if mask&ibv.QPAttrQKey == 0 || attr.QKey&privilegedQKey == 0 || d.privileged() {
+func (c *Client) checkQKey(attr *ibv.QPAttr, mask ibv.AttrMask) error {
+	if mask&ibv.QPAttrQKey == 0 || attr.QKey&privilegedQKey == 0 || c.privileged() {
 		return nil
 	}
 	return fmt.Errorf("%w: Q_Key %#x has bit 31 set, which needs CAP_NET_RAW: use one below 0x80000000", ErrPermission, attr.QKey)

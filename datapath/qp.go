@@ -40,7 +40,9 @@ type qp struct {
 
 	datagram bool // its packets go by address handles
 	num      uint32
+	slot     int // of its doorbell, noSlot without one
 	dev      *Device
+	owner    *Client // of a target, who has made it
 	cfg      transport.Config
 	srq      *srq // nil: a receive queue of its own
 
@@ -57,60 +59,39 @@ type qp struct {
 
 // CreateQP makes a queue pair and gives it to the worker that has fewest, or to
 // that of its shared receive queue.
-func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) {
+func (c *Client) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) {
 	receives := true
 	switch attr.Type {
 	case ibv.QPTypeRC, ibv.QPTypeUC, ibv.QPTypeUD:
 	case ibv.QPTypeXRCSend:
 		receives = false
 	case ibv.QPTypeXRCRecv:
-		return d.createTarget(attr)
+		return c.createTarget(attr)
 	case ibv.QPTypeGSI:
-		if !d.privileged() {
+		if !c.privileged() {
 			return nil, fmt.Errorf("%w: queue pair 1 speaks for the whole port, which needs CAP_NET_RAW", ErrPermission)
 		}
 	default:
 		return nil, fmt.Errorf("%w: queue pairs of type %v: RC, UC, UD, XRC and GSI are there", ErrUnsupported, attr.Type)
 	}
-	send, ok1 := d.ownCQ(attr.SendCQ, true)
-	recv, ok2 := d.ownCQ(attr.RecvCQ, receives)
+	send, ok1 := c.ownCQ(attr.SendCQ, true)
+	recv, ok2 := c.ownCQ(attr.RecvCQ, receives)
 	if !ok1 || !ok2 {
 		return nil, fmt.Errorf("%w: a completion queue is not of this device, or an initiator has one to receive", ErrInvalid)
 	}
 	var shared *srq
 	if attr.SRQ != nil && receives {
-		if shared, ok1 = attr.SRQ.(*srq); !ok1 || shared == nil || shared.dev != d {
+		if shared, ok1 = attr.SRQ.(*srq); !ok1 || shared == nil || shared.owner != c {
 			return nil, fmt.Errorf("%w: the shared receive queue is not of this device", ErrInvalid)
 		}
 	}
 	if !attr.Congestion.Valid() {
 		return nil, fmt.Errorf("%w: congestion control %v", ErrInvalid, attr.Congestion)
 	}
-	c := attr.Cap
-	if c.MaxSendWR < 0 || c.MaxSendWR > ibv.MaxQPWR || c.MaxRecvWR < 0 || c.MaxRecvWR > ibv.MaxQPWR ||
-		c.MaxSendSGE < 0 || c.MaxSendSGE > ibv.MaxSGE || c.MaxRecvSGE < 0 || c.MaxRecvSGE > ibv.MaxSGE ||
-		c.MaxInline < 0 || c.MaxInline > ibv.MaxInline {
-		return nil, fmt.Errorf("%w: capacities %+v", ErrInvalid, c)
-	}
-	// Rings round up, and what they have is what the queue pair can do.
-	c.MaxSendSGE, c.MaxRecvSGE = max(c.MaxSendSGE, 1), max(c.MaxRecvSGE, 1)
-	sq, err := queue.New(max(c.MaxSendWR, 1), queue.SendElemSize(c.MaxSendSGE, c.MaxInline))
-	if err != nil {
-		return nil, err
-	}
-	var rq *queue.Ring
-	if shared != nil || !receives {
-		c.MaxRecvWR, c.MaxRecvSGE = 0, 0
-	} else if rq, err = queue.New(max(c.MaxRecvWR, 1), queue.RecvElemSize(c.MaxRecvSGE)); err != nil {
-		return nil, err
-	}
-	if err := d.enterPD(attr.PD); err != nil {
-		return nil, err
-	}
-	q := &qp{dev: d, srq: shared, timerPos: noTimer, datagram: attr.Type.Datagram(), limited: attr.Type == ibv.QPTypeRC || attr.Type == ibv.QPTypeXRCSend}
+	q := &qp{dev: c.dev, owner: c, srq: shared, slot: noSlot, timerPos: noTimer, datagram: attr.Type.Datagram(), limited: attr.Type == ibv.QPTypeRC || attr.Type == ibv.QPTypeXRCSend}
 	q.cfg = transport.Config{
-		Type: attr.Type, PD: memory.PD(attr.PD), Cap: c, SigAll: attr.SigAll, Context: attr.Context,
-		SendCQ: send.t, SQ: sq, RQ: rq, DCQCN: d.dcqcn(attr.Congestion), Owner: q,
+		Type: attr.Type, PD: memory.PD(attr.PD), Cap: attr.Cap, SigAll: attr.SigAll, Context: attr.Context,
+		SendCQ: send.t, DCQCN: c.dev.dcqcn(attr.Congestion), Owner: q,
 	}
 	if recv != nil {
 		q.cfg.RecvCQ = recv.t
@@ -118,31 +99,77 @@ func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) 
 	if shared != nil {
 		q.cfg.SRQ = shared.t
 	}
-	if err := d.enroll(q, send, recv); err != nil {
-		d.leavePD(attr.PD)
+	if err := c.makeRings(q, receives && shared == nil); err != nil {
+		return nil, err
+	}
+	if err := c.enterPD(attr.PD); err != nil {
+		q.freeRings()
+		return nil, err
+	}
+	if err := c.enroll(q, send, recv); err != nil {
+		c.dev.leavePD(attr.PD)
+		q.freeRings()
 		return nil, err
 	}
 	return q, nil
 }
 
-// ownCQ is the completion queue p of this device, or none when the queue pair needs
+// makeRings makes the queues of q, of the capacities that it has.
+func (c *Client) makeRings(q *qp, receives bool) (err error) {
+	cp := &q.cfg.Cap
+	if cp.MaxSendWR < 0 || cp.MaxSendWR > ibv.MaxQPWR || cp.MaxRecvWR < 0 || cp.MaxRecvWR > ibv.MaxQPWR ||
+		cp.MaxSendSGE < 0 || cp.MaxSendSGE > ibv.MaxSGE || cp.MaxRecvSGE < 0 || cp.MaxRecvSGE > ibv.MaxSGE ||
+		cp.MaxInline < 0 || cp.MaxInline > ibv.MaxInline {
+		return fmt.Errorf("%w: capacities %+v", ErrInvalid, *cp)
+	}
+	// Rings round up, and what they have is what the queue pair can do.
+	cp.MaxSendSGE, cp.MaxRecvSGE = max(cp.MaxSendSGE, 1), max(cp.MaxRecvSGE, 1)
+	if q.cfg.SQ, err = c.newRing(max(cp.MaxSendWR, 1), queue.SendElemSize(cp.MaxSendSGE, cp.MaxInline)); err != nil {
+		return err
+	}
+	if !receives {
+		cp.MaxRecvWR, cp.MaxRecvSGE = 0, 0
+		return nil
+	}
+	if q.cfg.RQ, err = c.newRing(max(cp.MaxRecvWR, 1), queue.RecvElemSize(cp.MaxRecvSGE)); err != nil {
+		c.freeRing(q.cfg.SQ)
+	}
+	return err
+}
+
+// freeRings gives the memory of the queues back, which nobody uses any more.
+func (q *qp) freeRings() {
+	for _, r := range []*queue.Ring{q.cfg.SQ, q.cfg.RQ} {
+		if r != nil {
+			q.owner.freeRing(r)
+		}
+	}
+}
+
+// ownCQ is the completion queue p of the client, or none when the queue pair needs
 // none.
-func (d *Device) ownCQ(p verbs.ProviderCQ, needed bool) (c *cq, ok bool) {
+func (c *Client) ownCQ(p verbs.ProviderCQ, needed bool) (q *cq, ok bool) {
 	if !needed {
 		return nil, p == nil
 	}
-	c, ok = p.(*cq)
-	return c, ok && c != nil && c.dev == d
+	q, ok = p.(*cq)
+	return q, ok && q != nil && q.owner == c
 }
 
 // enroll numbers q, gives it a worker and makes it known to all who deliver. A
 // queue that q does not have is nil.
-func (d *Device) enroll(q *qp, send, recv *cq) error {
+func (c *Client) enroll(q *qp, send, recv *cq) (err error) {
+	d := c.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed.Load() {
-		return ErrClosed
+	if err := c.admit(&c.use.QPs, c.limits.QPs, "queue pairs"); err != nil {
+		return err
 	}
+	defer func() {
+		if err != nil {
+			c.use.QPs--
+		}
+	}()
 	if send.isGone() || recv.isGone() {
 		return fmt.Errorf("%w: a completion queue was destroyed", ErrInvalid)
 	}
@@ -183,6 +210,16 @@ func (d *Device) enroll(q *qp, send, recv *cq) error {
 
 // QPN is the queue pair's number.
 func (q *qp) QPN() uint32 { return q.num }
+
+// noSlot is that of a queue pair without a doorbell in shared memory.
+const noSlot = -1
+
+// Worker is the index of the worker that the queue pair lives on.
+func (q *qp) Worker() int { return q.w.id }
+
+// Slot is the queue pair's doorbell among ClientConfig.Bells of its worker, -1 when
+// it has none.
+func (q *qp) Slot() int { return q.slot }
 
 // SQ is the send queue; the caller is its producer.
 func (q *qp) SQ() *queue.Ring { return q.cfg.SQ }
@@ -237,7 +274,7 @@ func (q *qp) Modify(attr *ibv.QPAttr, mask ibv.AttrMask) error {
 	if q.destroyed {
 		return ErrClosed
 	}
-	if err := q.dev.checkQKey(attr, mask); err != nil {
+	if err := q.owner.checkQKey(attr, mask); err != nil {
 		return err
 	}
 	if mask&ibv.QPAttrState != 0 && attr.State != ibv.QPStateReset && attr.State != ibv.QPStateErr {
@@ -363,9 +400,11 @@ func (q *qp) Destroy() error {
 		return nil // the device is closed: nothing is left of the queue pair
 	}
 	d.setConnected(q, false)
-	d.events.forget(q)
+	q.owner.events.forget(q)
+	q.freeRings()
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	q.owner.use.QPs--
 	q.w.qps--
 	if q.srq != nil {
 		q.srq.users--
@@ -378,8 +417,9 @@ func (q *qp) Destroy() error {
 	}
 	if q.xrcd != nil {
 		q.xrcd.users--
+		d.dropXRCD(q.xrcd)
 	} else {
-		d.pds[uint32(q.cfg.PD)]--
+		d.dropFromPD(uint32(q.cfg.PD))
 	}
 	return steerErr
 }

@@ -13,43 +13,70 @@ import (
 
 // ReregisterMemory changes a region as flags say and returns when no worker goes
 // by what it was. On an error the region is what it was.
-func (d *Device) ReregisterMemory(mr verbs.ProviderMR, c *verbs.ProviderRereg) (verbs.ProviderMR, error) {
-	d.mu.Lock()
-	r := d.mrs[mr.Handle]
-	d.mu.Unlock()
-	if d.closed.Load() {
+func (c *Client) ReregisterMemory(mr verbs.ProviderMR, to *verbs.ProviderRereg) (verbs.ProviderMR, error) {
+	return c.reregister(mr, &memory.Change{
+		Flags: to.Flags, PD: memory.PD(to.PD), VA: memory.AddressOf(to.Buf), Data: to.Buf, Access: to.Access,
+	}, uint64(len(to.Buf)))
+}
+
+// reregister changes a region; with ReregTranslation bytes of memory count for the
+// client instead of those that did.
+func (c *Client) reregister(mr verbs.ProviderMR, change *memory.Change, bytes uint64) (verbs.ProviderMR, error) {
+	d, m := c.dev, c.region(mr.Handle)
+	if c.gone() {
 		return mr, ErrClosed
 	}
-	if r == nil {
+	if m == nil || m.r == nil {
 		return mr, fmt.Errorf("%w: no memory region with lkey %#x", ErrInvalid, mr.LKey)
 	}
-	if c.Flags&ibv.ReregPD != 0 {
-		if err := d.enterPD(c.PD); err != nil {
+	if change.Flags&ibv.ReregTranslation == 0 {
+		bytes = m.bytes
+	}
+	if change.Flags&ibv.ReregPD != 0 {
+		if err := c.enterPD(uint32(change.PD)); err != nil {
 			return mr, err
 		}
 	}
-	n, err := d.mem.Reregister(r, &memory.Change{
-		Flags: c.Flags, PD: memory.PD(c.PD), VA: memory.AddressOf(c.Buf), Data: c.Buf, Access: c.Access,
-	})
+	n, err := c.replaceRegion(m, change, bytes)
 	if err != nil {
-		if c.Flags&ibv.ReregPD != 0 {
-			d.leavePD(c.PD)
+		if change.Flags&ibv.ReregPD != 0 {
+			d.leavePD(uint32(change.PD))
 		}
 		return mr, busyIfBound(err)
 	}
-	d.mu.Lock()
-	d.mrs[mr.Handle] = n
-	if c.Flags&ibv.ReregPD != 0 {
-		d.pds[uint32(r.PD())]--
-	}
-	d.mu.Unlock()
 	return verbs.ProviderMR{Handle: mr.Handle, Addr: n.Start(), LKey: n.LKey(), RKey: n.RKey()}, d.settleMemory()
+}
+
+// replaceRegion puts a changed region in the place of that of m.
+func (c *Client) replaceRegion(m *registered, change *memory.Change, bytes uint64) (*memory.Region, error) {
+	d := c.dev
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if bytes > m.bytes {
+		if err := c.admitBytes(bytes - m.bytes); err != nil {
+			return nil, err
+		}
+	}
+	was := m.r.PD()
+	n, err := d.mem.Reregister(m.r, change)
+	if err != nil {
+		return nil, err
+	}
+	c.use.Bytes += bytes - m.bytes
+	m.r, m.bytes = n, bytes
+	if change.Flags&ibv.ReregPD != 0 {
+		d.dropFromPD(uint32(was))
+	}
+	return n, nil
 }
 
 // AdviseMemory has the kernel bring pages of regions into memory before they are
 // used. A software device has no page tables of its own, which prefetching that
 // takes no faults would fill.
-func (d *Device) AdviseMemory(pd uint32, advice ibv.Advice, sges []verbs.SGE) error {
+func (c *Client) AdviseMemory(pd uint32, advice ibv.Advice, sges []verbs.SGE) error {
+	if err := c.ownsPD(pd); err != nil {
+		return err
+	}
 	how, need := unix.MADV_POPULATE_READ, ibv.Access(0)
 	switch advice {
 	case ibv.AdvisePrefetch, ibv.AdvisePrefetchNoFault:
@@ -59,21 +86,34 @@ func (d *Device) AdviseMemory(pd uint32, advice ibv.Advice, sges []verbs.SGE) er
 		return fmt.Errorf("%w: advice %d: 0 to 2 are known", ErrInvalid, advice)
 	}
 	for i, e := range sges {
-		if _, fault := d.mem.Check(e.LKey, memory.PD(pd), need, e.Addr, uint64(e.Length)); fault != memory.FaultNone {
+		r, fault := c.dev.mem.Check(e.LKey, memory.PD(pd), need, e.Addr, uint64(e.Length))
+		if fault != memory.FaultNone {
 			return fmt.Errorf("%w: entry %d, %d bytes at %#x: %v", ErrInvalid, i, e.Length, e.Addr, fault)
 		}
 		if advice == ibv.AdvisePrefetchNoFault || e.Length == 0 {
 			continue
 		}
-		if err := populate(e.Addr, uint64(e.Length), how); err != nil {
+		if err := prefetch(r, e.Addr, uint64(e.Length), how); err != nil {
 			return fmt.Errorf("entry %d, %d bytes at %#x: not all pages are there: %w", i, e.Length, e.Addr, err)
 		}
 	}
 	return nil
 }
 
-// populate brings the pages of n bytes at addr into memory. Regions of this device
-// are named by the addresses that their memory has.
+// prefetch brings the pages of n bytes at va of a region into memory. An implicit
+// region of this process has them at their own addresses; memory that is only reached
+// through its own process is none of ours to bring anywhere.
+func prefetch(r *memory.Region, va, n uint64, how int) error {
+	if b := r.Backing(va, int(n)); b != nil {
+		return populate(memory.AddressOf(b), n, how)
+	}
+	if _, ok := r.Through().(selfMemory); ok {
+		return populate(va, n, how)
+	}
+	return nil
+}
+
+// populate brings the pages of n bytes at addr into memory.
 func populate(addr, n uint64, how int) error {
 	page := uint64(os.Getpagesize())
 	start := addr &^ (page - 1)

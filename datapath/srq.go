@@ -14,10 +14,11 @@ import (
 // srq is a shared receive queue. It implements verbs.ProviderSRQ. All queue pairs
 // that use it live on its worker: the engine takes receives without a lock.
 type srq struct {
-	dev *Device
-	w   *worker
-	t   *transport.SRQ
-	pd  uint32
+	dev   *Device
+	owner *Client
+	w     *worker
+	t     *transport.SRQ
+	pd    uint32
 
 	xrcd *xrcd // nil: not of an XRC domain
 	cq   *cq   // of one that is
@@ -32,7 +33,7 @@ type srq struct {
 
 // CreateSRQ makes a shared receive queue on the worker of its XRC domain, or on the
 // one that has fewest queue pairs and, of these, fewest such queues.
-func (d *Device) CreateSRQ(init *verbs.ProviderSRQInit) (verbs.ProviderSRQ, error) {
+func (c *Client) CreateSRQ(init *verbs.ProviderSRQInit) (verbs.ProviderSRQ, error) {
 	attr, pd := &init.Attr, init.PD
 	if attr.MaxSGE < 1 || attr.MaxSGE > ibv.MaxSGE {
 		return nil, fmt.Errorf("%w: MaxSGE is %d: 1 to %d are possible", ErrInvalid, attr.MaxSGE, ibv.MaxSGE)
@@ -40,30 +41,38 @@ func (d *Device) CreateSRQ(init *verbs.ProviderSRQInit) (verbs.ProviderSRQ, erro
 	if err := checkSRQ(attr); err != nil {
 		return nil, err
 	}
-	ring, err := queue.New(attr.MaxWR, queue.RecvElemSize(attr.MaxSGE))
+	ring, err := c.newRing(attr.MaxWR, queue.RecvElemSize(attr.MaxSGE))
 	if err != nil {
 		return nil, err
 	}
-	s := &srq{dev: d, pd: pd, ring: ring, attr: *attr}
-	if init.XRCD != 0 {
-		var ok bool
-		if s.cq, ok = d.ownCQ(init.CQ, true); !ok {
-			return nil, fmt.Errorf("%w: the completion queue is not of this device", ErrInvalid)
-		}
-		if s.xrcd, err = d.enterXRCD(init.XRCD); err != nil {
-			return nil, err
-		}
-	}
-	if err := d.enterPD(pd); err != nil {
-		s.leave()
-		return nil, err
-	}
-	if err := d.admitSRQ(s); err != nil {
-		d.leavePD(pd)
-		s.leave()
+	s := &srq{dev: c.dev, owner: c, pd: pd, ring: ring, attr: *attr}
+	if err := c.createSRQ(s, init); err != nil {
+		c.freeRing(ring)
 		return nil, err
 	}
 	return s, nil
+}
+
+func (c *Client) createSRQ(s *srq, init *verbs.ProviderSRQInit) (err error) {
+	if init.XRCD != 0 {
+		var ok bool
+		if s.cq, ok = c.ownCQ(init.CQ, true); !ok {
+			return fmt.Errorf("%w: the completion queue is not of this device", ErrInvalid)
+		}
+		if s.xrcd, err = c.enterXRCD(init.XRCD); err != nil {
+			return err
+		}
+	}
+	if err := c.enterPD(s.pd); err != nil {
+		s.leave()
+		return err
+	}
+	if err := c.admitSRQ(s); err != nil {
+		c.dev.leavePD(s.pd)
+		s.leave()
+		return err
+	}
+	return nil
 }
 
 // leave gives up the place in an XRC domain.
@@ -74,14 +83,18 @@ func (s *srq) leave() {
 }
 
 // admitSRQ gives s a worker and, in an XRC domain, a number.
-func (d *Device) admitSRQ(s *srq) error {
+func (c *Client) admitSRQ(s *srq) error {
+	d := c.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.srqs >= maxSRQ {
+	if len(d.srqs) >= maxSRQ {
 		return fmt.Errorf("%w: %d shared receive queues", ErrLimit, maxSRQ)
 	}
 	if s.cq.isGone() {
 		return fmt.Errorf("%w: the completion queue was destroyed", ErrInvalid)
+	}
+	if err := c.admit(&c.use.SRQs, c.limits.SRQs, "shared receive queues"); err != nil {
+		return err
 	}
 	if s.xrcd == nil {
 		s.w, s.t = d.idlest(), transport.NewSRQ(s.ring, memory.PD(s.pd))
@@ -92,12 +105,13 @@ func (d *Device) admitSRQ(s *srq) error {
 	s.t.SetLimit(s.attr.Limit)
 	if s.xrcd != nil {
 		if err := s.w.control(func() { s.xrcd.t.Add(s.t) }); err != nil {
+			c.use.SRQs--
 			return err
 		}
 		d.srqNumbers[s.t.Num()] = struct{}{}
 		s.cq.use(s, s.w)
 	}
-	d.srqs++
+	d.srqs[s] = struct{}{}
 	s.w.srqs++
 	return nil
 }
@@ -130,7 +144,7 @@ func (s *srq) Modify(attr *ibv.SRQAttr, mask ibv.SRQAttrMask) error {
 	ring := s.ring
 	if mask&ibv.SRQAttrMaxWR != 0 {
 		var err error
-		if ring, err = queue.New(attr.MaxWR, queue.RecvElemSize(s.attr.MaxSGE)); err != nil {
+		if ring, err = s.owner.newRing(attr.MaxWR, queue.RecvElemSize(s.attr.MaxSGE)); err != nil {
 			return err
 		}
 	}
@@ -150,16 +164,18 @@ func (s *srq) Modify(attr *ibv.SRQAttr, mask ibv.SRQAttrMask) error {
 			s.t.SetLimit(attr.Limit)
 		}
 	})
-	if err != nil {
-		return err
-	}
-	if merr != nil {
-		return merr
+	if err == nil {
+		err = merr
 	}
 	if ring != s.ring {
-		s.ring, s.attr.MaxWR = ring, attr.MaxWR
+		unused := ring
+		if err == nil {
+			unused = s.ring
+			s.ring, s.attr.MaxWR = ring, attr.MaxWR
+		}
+		s.owner.freeRing(unused)
 	}
-	return nil
+	return err
 }
 
 // Query tells the capacities and the armed limit.
@@ -178,6 +194,8 @@ func (s *srq) Query() (attr ibv.SRQAttr, err error) {
 // Destroy frees the queue. It is ErrBusy while queue pairs use it; targets of its
 // domain find that it is gone. Destroying twice is no error.
 func (s *srq) Destroy() error {
+	s.modify.Lock() // nobody changes the ring meanwhile
+	defer s.modify.Unlock()
 	d := s.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -188,16 +206,21 @@ func (s *srq) Destroy() error {
 		return fmt.Errorf("%w: %d queue pairs take receives from the queue: destroy them first", ErrBusy, s.users)
 	}
 	s.gone = true
-	d.events.forget(s)
+	s.owner.events.forget(s)
 	if s.xrcd != nil {
 		// An error says that the device is closed, and nobody looks any more.
 		_ = s.w.control(func() { s.xrcd.t.Remove(s.t) })
 		delete(d.srqNumbers, s.t.Num())
 		s.cq.unuse(s)
 		s.xrcd.users--
+		d.dropXRCD(s.xrcd)
 	}
 	s.w.srqs--
-	d.srqs--
-	d.pds[s.pd]--
+	delete(d.srqs, s)
+	s.owner.use.SRQs--
+	d.dropFromPD(s.pd)
+	if !d.closed.Load() {
+		s.owner.freeRing(s.ring)
+	}
 	return nil
 }

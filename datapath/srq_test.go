@@ -112,7 +112,7 @@ func (s *shared) event(c *verbs.Context) verbs.AsyncEvent {
 // noEvent: nothing else has happened at device d.
 func (s *shared) noEvent(d *Device) {
 	s.t.Helper()
-	for e, ok := d.events.main.take(); ok; e, ok = d.events.main.take() {
+	for e, ok := d.root.events.main.take(); ok; e, ok = d.root.events.main.take() {
 		if e.Type != ibv.EventCommEst {
 			s.t.Errorf("event %v", e.Type)
 		}
@@ -262,8 +262,8 @@ func TestSharedDestroyOrder(t *testing.T) {
 	if err := errors.Join(s.Destroy(), s.Destroy(), r.a.DeallocPD(init.PD)); err != nil {
 		t.Error(err)
 	}
-	if w := s.(*srq).w; w.srqs != 0 || w.qps != 0 || r.a.srqs != 0 {
-		t.Errorf("worker has %d queues and %d queue pairs, the device %d", w.srqs, w.qps, r.a.srqs)
+	if w := s.(*srq).w; w.srqs != 0 || w.qps != 0 || len(r.a.srqs) != 0 {
+		t.Errorf("worker has %d queues and %d queue pairs, the device %d", w.srqs, w.qps, len(r.a.srqs))
 	}
 	if err := r.a.Close(); err != nil {
 		t.Fatal(err)

@@ -253,14 +253,14 @@ func TestPrivilegedQKey(t *testing.T) {
 	set := func(key uint32) error {
 		return p.B.QP.Modify(&verbs.QPAttr{State: verbs.QPStateRTS, QKey: key}, verbs.AttrState|verbs.AttrQKey)
 	}
-	r.b.privileged = func() bool { return false }
+	r.b.root.privileged = func() bool { return false }
 	if err := set(privileged); !errors.Is(err, ErrPermission) || !strings.Contains(err.Error(), "CAP_NET_RAW") {
 		t.Errorf("without the capability: %v", err)
 	}
 	if err := set(plain); err != nil {
 		t.Error(err)
 	}
-	r.b.privileged = func() bool { return true }
+	r.b.root.privileged = func() bool { return true }
 	if err := set(privileged); err != nil {
 		t.Error(err)
 	}

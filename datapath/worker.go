@@ -153,7 +153,7 @@ func (w *worker) settle() {
 		c.Owner.(*cq).raise()
 	}
 	for _, ev := range e.Events {
-		w.dev.report(ev)
+		report(ev)
 	}
 	clear(e.Woken)
 	clear(e.Events)

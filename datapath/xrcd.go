@@ -14,50 +14,56 @@ import (
 // xrcd is an XRC domain. Its shared receive queues and targets live on one worker:
 // the engine finds a queue, and takes receives from it, without a lock.
 type xrcd struct {
-	id   uint32
-	name string // "": only its creator has it
-	w    *worker
-	t    *transport.XRCD
+	id    uint32
+	name  string // "": only its creator has it
+	scope string // who shares the name
+	w     *worker
+	t     *transport.XRCD
 
-	opens int // guarded by the device's lock, as what follows
-	users int // queues and targets
+	opens map[*Client]int // guarded by the device's lock, as what follows
+	users int             // queues and targets
 }
 
 // OpenXRCD opens the domain of a name, or a new one without.
-func (d *Device) OpenXRCD(attr *verbs.XRCDInitAttr) (uint32, error) {
+func (c *Client) OpenXRCD(attr *verbs.XRCDInitAttr) (uint32, error) {
+	d := c.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed.Load() {
-		return 0, ErrClosed
-	}
-	if x := d.xrcdNamed(attr.Name); x != nil {
-		if attr.Create && attr.Exclusive {
-			return 0, fmt.Errorf("%w: an XRC domain %q", fs.ErrExist, attr.Name)
-		}
-		x.opens++
-		return x.id, nil
-	}
+	x := d.xrcdNamed(c.cfg.Owner, attr.Name)
 	switch {
-	case attr.Name != "" && !attr.Create:
+	case c.gone():
+		return 0, ErrClosed
+	case x != nil && attr.Create && attr.Exclusive:
+		return 0, fmt.Errorf("%w: an XRC domain %q", fs.ErrExist, attr.Name)
+	case x == nil && attr.Name != "" && !attr.Create:
 		return 0, fmt.Errorf("%w: no XRC domain %q: set Create to make it", fs.ErrNotExist, attr.Name)
-	case len(d.xrcds) >= maxXRCD:
+	case x == nil && len(d.xrcds) >= maxXRCD:
 		return 0, fmt.Errorf("%w: %d XRC domains", ErrLimit, maxXRCD)
 	}
-	for d.lastXRCD++; d.lastXRCD == 0 || d.xrcds[d.lastXRCD] != nil; {
-		d.lastXRCD++
+	if err := c.admit(&c.use.XRCDs, c.limits.XRCDs, "XRC domains"); err != nil {
+		return 0, err
 	}
-	x := &xrcd{id: d.lastXRCD, name: attr.Name, w: d.idlest(), t: transport.NewXRCD(), opens: 1}
-	d.xrcds[x.id] = x
+	if x == nil {
+		for d.lastXRCD++; d.lastXRCD == 0 || d.xrcds[d.lastXRCD] != nil; {
+			d.lastXRCD++
+		}
+		x = &xrcd{
+			id: d.lastXRCD, name: attr.Name, scope: c.cfg.Owner, w: d.idlest(), t: transport.NewXRCD(), opens: map[*Client]int{},
+		}
+		d.xrcds[x.id] = x
+	}
+	x.opens[c]++
 	return x.id, nil
 }
 
-// xrcdNamed is the domain of a name, nil if there is none. The device's lock is held.
-func (d *Device) xrcdNamed(name string) *xrcd {
+// xrcdNamed is the domain of a name among those who share it, nil if there is none.
+// The device's lock is held.
+func (d *Device) xrcdNamed(scope, name string) *xrcd {
 	if name == "" {
 		return nil
 	}
 	for _, x := range d.xrcds {
-		if x.name == name {
+		if x.name == name && x.scope == scope {
 			return x
 		}
 	}
@@ -74,30 +80,47 @@ func (d *Device) idlest() *worker {
 
 // CloseXRCD undoes one OpenXRCD. It is ErrBusy when it is the last and the domain
 // has queues or targets.
-func (d *Device) CloseXRCD(id uint32) error {
+func (c *Client) CloseXRCD(id uint32) error {
+	d := c.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	if c.gone() {
+		return nil // it is gone with the device, or with the client
+	}
 	x := d.xrcds[id]
 	switch {
-	case d.closed.Load():
-		return nil // it is gone with the device
-	case x == nil:
+	case x == nil || x.opens[c] == 0:
 		return fmt.Errorf("%w: no XRC domain %d", ErrInvalid, id)
-	case x.opens == 1 && x.users != 0:
+	case x.opens[c] == 1 && len(x.opens) == 1 && x.users != 0:
 		return fmt.Errorf("%w: %d shared receive queues and targets use the XRC domain: destroy them first", ErrBusy, x.users)
 	}
-	if x.opens--; x.opens == 0 {
-		delete(d.xrcds, id)
-	}
+	c.leaveOpen(x)
 	return nil
 }
 
+// leaveOpen undoes one OpenXRCD. The device's lock is held.
+func (c *Client) leaveOpen(x *xrcd) {
+	c.use.XRCDs--
+	if x.opens[c]--; x.opens[c] == 0 {
+		delete(x.opens, c)
+	}
+	c.dev.dropXRCD(x)
+}
+
+// dropXRCD ends a domain that nobody has open or uses. The device's lock is held.
+func (d *Device) dropXRCD(x *xrcd) {
+	if len(x.opens) == 0 && x.users == 0 {
+		delete(d.xrcds, x.id)
+	}
+}
+
 // enterXRCD counts an object of the domain; leaveXRCD undoes it.
-func (d *Device) enterXRCD(id uint32) (*xrcd, error) {
+func (c *Client) enterXRCD(id uint32) (*xrcd, error) {
+	d := c.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	x := d.xrcds[id]
-	if x == nil {
+	if x == nil || x.opens[c] == 0 {
 		return nil, fmt.Errorf("%w: no XRC domain %d", ErrInvalid, id)
 	}
 	x.users++
@@ -107,6 +130,7 @@ func (d *Device) enterXRCD(id uint32) (*xrcd, error) {
 func (d *Device) leaveXRCD(x *xrcd) {
 	d.mu.Lock()
 	x.users--
+	d.dropXRCD(x)
 	d.mu.Unlock()
 }
 
@@ -125,26 +149,28 @@ func (d *Device) srqNumber() uint32 {
 // have. It implements verbs.ProviderQP.
 type target struct {
 	*qp
-	gone bool // guarded by the worker's lock
+	owner *Client
+	gone  bool // guarded by the worker's lock
 }
 
 // createTarget makes a target on the worker of its domain.
-func (d *Device) createTarget(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) {
+func (c *Client) createTarget(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) {
 	if attr.SendCQ != nil || attr.RecvCQ != nil || attr.SRQ != nil || attr.PD != 0 || attr.Cap != (ibv.QPCap{}) {
 		return nil, fmt.Errorf("%w: an XRC target has no queues and no protection domain", ErrInvalid)
 	}
 	if !attr.Congestion.Valid() {
 		return nil, fmt.Errorf("%w: congestion control %v", ErrInvalid, attr.Congestion)
 	}
-	x, err := d.enterXRCD(attr.XRCD)
+	x, err := c.enterXRCD(attr.XRCD)
 	if err != nil {
 		return nil, err
 	}
-	q := &qp{dev: d, xrcd: x, timerPos: noTimer}
+	d := c.dev
+	q := &qp{dev: d, owner: c, xrcd: x, slot: noSlot, timerPos: noTimer}
 	q.cfg = transport.Config{Type: attr.Type, Context: attr.Context, XRCD: x.t, DCQCN: d.dcqcn(attr.Congestion), Owner: q}
-	h := &target{qp: q}
+	h := &target{qp: q, owner: c}
 	q.targets = []*target{h}
-	if err := d.enroll(q, nil, nil); err != nil {
+	if err := c.enroll(q, nil, nil); err != nil {
 		d.leaveXRCD(x)
 		return nil, err
 	}
@@ -152,13 +178,14 @@ func (d *Device) createTarget(attr *verbs.ProviderQPInit) (verbs.ProviderQP, err
 }
 
 // OpenQP makes one more handle on a target of the domain.
-func (d *Device) OpenQP(id, qpn uint32) (verbs.ProviderQP, error) {
-	x, err := d.enterXRCD(id)
+func (c *Client) OpenQP(id, qpn uint32) (verbs.ProviderQP, error) {
+	d := c.dev
+	x, err := c.enterXRCD(id)
 	if err != nil {
 		return nil, err
 	}
 	defer d.leaveXRCD(x)
-	h := &target{qp: d.table.get(qpn)}
+	h := &target{qp: d.table.get(qpn), owner: c}
 	if h.qp == nil || h.xrcd != x {
 		return nil, fmt.Errorf("%w: the XRC domain has no target %#x", ErrInvalid, qpn)
 	}
@@ -189,7 +216,7 @@ func (h *target) Destroy() error {
 	}); err != nil {
 		return nil // the device is closed: nothing is left of the queue pair
 	}
-	h.dev.events.forget(h)
+	h.owner.events.forget(h)
 	if !last {
 		return nil
 	}

@@ -295,7 +295,7 @@ func TestXRCDBusy(t *testing.T) {
 	if _, err := p.xrcd.CreateQP(&verbs.QPInitAttr{Type: verbs.XRCRecv}); !errors.Is(err, verbs.ErrClosed) {
 		t.Errorf("target in a closed domain: %v", err)
 	}
-	if n := len(r.b.xrcds) + len(r.b.srqNumbers) + r.b.srqs; n != 0 {
+	if n := len(r.b.xrcds) + len(r.b.srqNumbers) + len(r.b.srqs); n != 0 {
 		t.Errorf("%d domains, numbers and queues are left", n)
 	}
 }
@@ -358,7 +358,7 @@ func TestXRCProviderChecks(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if n := r.a.pds[pd] + r.a.xrcds[id].users; n != 0 {
+	if n := r.a.pds[pd].objects + r.a.xrcds[id].users; n != 0 {
 		t.Errorf("%d objects are counted after failures", n)
 	}
 }

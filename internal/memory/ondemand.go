@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"fmt"
 	"math"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -17,10 +16,7 @@ const ImplicitLen = math.MaxInt64
 // copied, and leaves the region as it is. Accesses are slower by the price of Guard;
 // atomics work.
 func (t *Table) RegisterOnDemand(pd PD, va uint64, data []byte, access ibv.Access) (*Region, error) {
-	return t.add(&Region{
-		kind: revocable, lasting: true, pd: pd, start: va, length: uint64(len(data)), data: data,
-		access: access | ibv.AccessOnDemand,
-	})
+	return t.add(&Region{pd: pd, start: va, length: uint64(len(data)), data: data, access: access | ibv.AccessOnDemand})
 }
 
 // RegisterImplicit makes all addresses below ImplicitLen, which ind reaches, one
@@ -28,13 +24,5 @@ func (t *Table) RegisterOnDemand(pd PD, va uint64, data []byte, access ibv.Acces
 // with ErrAccess are REMOTE_ATOMIC, as ind has no atomics, and MW_BIND, as windows
 // are not for what is everything.
 func (t *Table) RegisterImplicit(pd PD, ind Indirect, access ibv.Access) (*Region, error) {
-	switch {
-	case access&ibv.AccessRemoteAtomic != 0:
-		return nil, fmt.Errorf("%w: REMOTE_ATOMIC needs a region of its own memory, an implicit one has no atomics", ErrAccess)
-	case access&ibv.AccessMWBind != 0:
-		return nil, fmt.Errorf("%w: no window can be bound to an implicit region", ErrAccess)
-	}
-	return t.add(&Region{
-		kind: indirect, lasting: true, pd: pd, length: ImplicitLen, ind: ind, access: access | ibv.AccessOnDemand,
-	})
+	return t.add(&Region{kind: indirect, pd: pd, length: ImplicitLen, ind: ind, access: access})
 }

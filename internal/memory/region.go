@@ -31,6 +31,7 @@ type Region struct {
 	gone   atomic.Bool // a fault has revoked the region
 
 	lasting bool // a fault fails the access, and the region stays
+	foreign bool // with data: another process can take the memory away
 
 	data  []byte // direct and revocable
 	ind   Indirect
@@ -66,6 +67,19 @@ func (r *Region) Access() ibv.Access { return r.access &^ rightLocal }
 // Valid is false once the memory behind the region has gone away.
 func (r *Region) Valid() bool { return !r.gone.Load() }
 
+// Backing is the n bytes at va where they are mapped here, or nil when they are not
+// all inside the region or it is indirect. Those of a revocable region may fault: it
+// is for system calls.
+func (r *Region) Backing(va uint64, n int) []byte {
+	if r.kind == indirect || !r.holds(va, n) {
+		return nil
+	}
+	return r.bytes(va, n)
+}
+
+// Through is what reaches the memory of an indirect region, nil of others.
+func (r *Region) Through() Indirect { return r.ind }
+
 // Slice is the n bytes at va, or nil when they are not all inside the region or
 // the region is not direct: Read and Write reach the others. Its capacity ends
 // with its length.
@@ -91,6 +105,26 @@ func (r *Region) holds(va uint64, n int) bool { return n >= 0 && r.covers(va, ui
 func (r *Region) bytes(va uint64, n int) []byte {
 	off := va - r.start
 	return r.data[off : off+uint64(n)]
+}
+
+// adapt makes the kind of the region that which its memory and its rights ask for.
+func (r *Region) adapt() {
+	if r.implicit() {
+		r.access |= ibv.AccessOnDemand
+	}
+	r.lasting = r.access&ibv.AccessOnDemand != 0
+	switch {
+	case r.kind == indirect:
+	case r.foreign || r.lasting:
+		r.kind = revocable
+	default:
+		r.kind = direct
+	}
+}
+
+// implicit reports whether the region is all memory of a process.
+func (r *Region) implicit() bool {
+	return r.kind == indirect && r.start == 0 && r.length == ImplicitLen
 }
 
 // fault takes notice of an access that has failed for its memory.

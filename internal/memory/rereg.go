@@ -8,11 +8,14 @@ import (
 
 // Change is what Reregister changes of a region. Flags say which fields count.
 type Change struct {
-	Flags  ibv.ReregFlags
-	PD     PD         // with ReregPD
-	VA     uint64     // with ReregTranslation: first virtual address,
-	Data   []byte     // and the memory, that of Register or, with ON_DEMAND, of RegisterOnDemand
-	Access ibv.Access // with ReregAccess
+	Flags   ibv.ReregFlags
+	PD      PD         // with ReregPD
+	VA      uint64     // with ReregTranslation: first virtual address,
+	Data    []byte     // and the memory, that of Register or, with ON_DEMAND, of RegisterOnDemand,
+	Foreign bool       // or of RegisterRevocable,
+	Ind     Indirect   // or, if set, of RegisterIndirect,
+	Len     uint64     // with as many bytes
+	Access  ibv.Access // with ReregAccess
 }
 
 // Reregister puts another region in the place of r and returns it (IBTA vol. 1,
@@ -27,14 +30,17 @@ func (t *Table) Reregister(r *Region, c *Change) (*Region, error) {
 	}
 	n := &Region{
 		start: r.start, length: r.length, key: r.key, pd: r.pd, access: r.Access(),
-		kind: r.kind, data: r.data, ind: r.ind, shift: r.shift, lasting: r.lasting, table: t,
+		kind: r.kind, data: r.data, ind: r.ind, shift: r.shift, foreign: r.foreign, table: t,
 	}
 	moves := c.Flags&ibv.ReregTranslation != 0
-	if moves {
-		if r.kind == indirect {
-			return nil, fmt.Errorf("%w: the region has no memory of its own that could change", ErrRange)
-		}
-		n.start, n.data, n.length = c.VA, c.Data, uint64(len(c.Data))
+	switch {
+	case !moves:
+	case r.implicit():
+		return nil, fmt.Errorf("%w: the region has no memory of its own that could change", ErrRange)
+	case c.Ind != nil:
+		n.kind, n.ind, n.data, n.foreign, n.start, n.length = indirect, c.Ind, nil, false, c.VA, c.Len
+	default:
+		n.kind, n.ind, n.data, n.foreign, n.start, n.length = direct, nil, c.Data, c.Foreign, c.VA, uint64(len(c.Data))
 	}
 	if c.Flags&ibv.ReregPD != 0 {
 		n.pd = c.PD
@@ -42,16 +48,10 @@ func (t *Table) Reregister(r *Region, c *Change) (*Region, error) {
 	if c.Flags&ibv.ReregAccess != 0 {
 		n.access = c.Access
 	}
-	// ON_DEMAND is how the memory is reached; that of a client stays revocable.
-	if r.kind == direct || r.kind == revocable && r.lasting {
-		n.kind, n.lasting = direct, false
-		if n.access&ibv.AccessOnDemand != 0 {
-			n.kind, n.lasting = revocable, true
-		}
-	}
 	if err := n.check(); err != nil {
 		return nil, err
 	}
+	n.adapt()
 	n.access |= rightLocal
 	return n, t.replace(r, n, moves)
 }

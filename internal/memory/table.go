@@ -71,17 +71,16 @@ func (t *Table) Register(pd PD, va uint64, data []byte, access ibv.Access) (*Reg
 }
 
 // RegisterRevocable is Register for memory that may go away while it is
-// registered. Accesses are slower by the price of Guard, and Slice is nil.
+// registered. Accesses are slower by the price of Guard, and Slice is nil. With
+// ON_DEMAND among the rights a fault fails the access that meets it, and no other.
 func (t *Table) RegisterRevocable(pd PD, va uint64, data []byte, access ibv.Access) (*Region, error) {
-	return t.add(&Region{kind: revocable, pd: pd, start: va, length: uint64(len(data)), data: data, access: access})
+	return t.add(&Region{foreign: true, pd: pd, start: va, length: uint64(len(data)), data: data, access: access})
 }
 
 // RegisterIndirect makes the length bytes at va, which ind reaches, a region.
-// REMOTE_ATOMIC is refused with ErrAccess: ind has no atomics.
+// REMOTE_ATOMIC is refused with ErrAccess: ind has no atomics. With ON_DEMAND an
+// error fails the access that meets it, and no other.
 func (t *Table) RegisterIndirect(pd PD, va, length uint64, ind Indirect, access ibv.Access) (*Region, error) {
-	if access&ibv.AccessRemoteAtomic != 0 {
-		return nil, fmt.Errorf("%w: REMOTE_ATOMIC needs memory of AllocBuffer, this memory is reached through another process", ErrAccess)
-	}
 	return t.add(&Region{kind: indirect, pd: pd, start: va, length: length, ind: ind, access: access})
 }
 
@@ -97,6 +96,7 @@ func (t *Table) add(r *Region) (*Region, error) {
 	}
 	r.table = t
 	r.key = key
+	r.adapt()
 	r.access |= rightLocal
 	*t.owner(key >> 8) = r
 	t.at(key >> 8).Store(r)
@@ -167,6 +167,12 @@ func (t *Table) Count() int {
 
 // check says what is wrong with the rights and the range of a region.
 func (r *Region) check() error {
+	if r.kind == indirect && r.access&ibv.AccessRemoteAtomic != 0 {
+		return fmt.Errorf("%w: REMOTE_ATOMIC needs memory of AllocBuffer, this memory is reached through another process", ErrAccess)
+	}
+	if r.implicit() && r.access&ibv.AccessMWBind != 0 {
+		return fmt.Errorf("%w: no window can be bound to an implicit region", ErrAccess)
+	}
 	if err := checkAccess(r.access); err != nil {
 		return err
 	}

@@ -92,6 +92,14 @@ func (cq *CQ) Resize(ring *queue.Ring, entries int) error {
 	return nil
 }
 
+// Abandon gives the queue up, to which nobody completes any more: its ring is not
+// touched from now on.
+func (cq *CQ) Abandon() {
+	cq.mu.Lock()
+	defer cq.mu.Unlock()
+	cq.overflowed, cq.mod.held = true, 0
+}
+
 // Overflowed reports whether a completion was lost.
 func (cq *CQ) Overflowed() bool {
 	cq.mu.Lock()

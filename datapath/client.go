@@ -1,0 +1,207 @@
+package datapath
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"sync/atomic"
+
+	"github.com/roce-xdp/roce-xdp/internal/queue"
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// ClientConfig says who a client is and what it may have.
+type ClientConfig struct {
+	// Name is for messages to people: "client 3".
+	Name string
+	// Owner is who shares the names of XRC domains with whom, as processes of one
+	// user do.
+	Owner string
+	// NewRing and FreeRing are where the memory of queues comes from and goes to;
+	// nil: the process's own. FreeRing is called when nobody on this side uses the
+	// ring any more, with locks held: it must not call the client.
+	NewRing  func(entries, elem int) (*queue.Ring, error)
+	FreeRing func(*queue.Ring)
+	// Privileged clients may have queue pair 1 and privileged Q_Keys.
+	Privileged bool
+	Limits     Limits
+}
+
+// Limits are what a client may have; 0 is as much as the device can.
+type Limits struct {
+	PDs, MRs, CQs, QPs, SRQs, AHs, XRCDs int    // MRs with memory windows; XRCDs are opens
+	Bytes                                uint64 // of registered memory
+}
+
+// Usage is what a client has of what Limits limit.
+type Usage Limits
+
+// Client is a user of a device with objects and events of its own: the objects of
+// other clients do not exist for it. It implements verbs.Provider, so that
+// verbs.NewContext makes a context of it; a daemon has one for each program.
+type Client struct {
+	dev        *Device
+	cfg        ClientConfig
+	limits     Limits
+	privileged func() bool
+	events     *events
+	closed     atomic.Bool   // written with the device's lock held
+	done       chan struct{} // closed with the client
+	closing    sync.Mutex    // held while it is closed
+	use        Usage         // guarded by the device's lock
+}
+
+// NewClient makes a client without objects. It ends with Close or with the device.
+func (d *Device) NewClient(cfg *ClientConfig) (*Client, error) {
+	if (cfg.NewRing == nil) != (cfg.FreeRing == nil) {
+		return nil, fmt.Errorf("%w: %s makes rings and does not free them, or the other way round", ErrConfig, cfg.Name)
+	}
+	c := newClient(d, cfg)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.closed.Load() {
+		return nil, ErrClosed
+	}
+	d.setClients(append(slices.Clone(*d.clients.Load()), c))
+	return c, nil
+}
+
+func newClient(d *Device, cfg *ClientConfig) *Client {
+	c := &Client{dev: d, cfg: *cfg, limits: cfg.Limits, events: newEvents(), done: make(chan struct{})}
+	c.privileged = func() bool { return cfg.Privileged }
+	for _, l := range []struct {
+		limit *int
+		most  int
+	}{
+		{&c.limits.PDs, maxPD}, {&c.limits.MRs, maxMR}, {&c.limits.CQs, maxCQ}, {&c.limits.QPs, maxQP},
+		{&c.limits.SRQs, maxSRQ}, {&c.limits.AHs, maxAH}, {&c.limits.XRCDs, maxXRCD},
+	} {
+		if *l.limit <= 0 || *l.limit > l.most {
+			*l.limit = l.most
+		}
+	}
+	return c
+}
+
+// setClients publishes who hears of the port's events. The device's lock is held.
+func (d *Device) setClients(list []*Client) { d.clients.Store(&list) }
+
+// ClientName is the name that the client was given; Name is the interface's.
+func (c *Client) ClientName() string { return c.cfg.Name }
+
+// Usage is what the client has now.
+func (c *Client) Usage() Usage {
+	c.dev.mu.Lock()
+	defer c.dev.mu.Unlock()
+	return c.use
+}
+
+// gone reports whether nothing of the client is left, or will be soon.
+func (c *Client) gone() bool { return c.closed.Load() || c.dev.closed.Load() }
+
+// end waits for that.
+func (c *Client) end() error {
+	if c.dev.closed.Load() {
+		return c.dev.Close()
+	}
+	return c.Close()
+}
+
+// admit counts one more object, of which the client may have limit. The device's
+// lock is held.
+func (c *Client) admit(n *int, limit int, what string) error {
+	switch {
+	case c.gone():
+		return ErrClosed
+	case *n >= limit:
+		return fmt.Errorf("%w: %d %s are all that may exist at a time", ErrLimit, limit, what)
+	}
+	*n++
+	return nil
+}
+
+// admitBytes reports whether n more bytes may be registered. The device's lock is
+// held.
+func (c *Client) admitBytes(n uint64) error {
+	if most := c.limits.Bytes; most != 0 && n > most-min(most, c.use.Bytes) {
+		return fmt.Errorf("%w: %d more bytes of registered memory: %d are, of %d that may be", ErrLimit, n, c.use.Bytes, most)
+	}
+	return nil
+}
+
+func (c *Client) newRing(entries, elem int) (*queue.Ring, error) {
+	if c.cfg.NewRing == nil {
+		return queue.New(entries, elem)
+	}
+	return c.cfg.NewRing(entries, elem)
+}
+
+func (c *Client) freeRing(r *queue.Ring) {
+	if c.cfg.FreeRing != nil {
+		c.cfg.FreeRing(r)
+	}
+}
+
+// Name is the name of the interface.
+func (c *Client) Name() string { return c.dev.Name() }
+
+// QueryDevice tells limits, the client's own where they are lower, and identity.
+func (c *Client) QueryDevice() (verbs.DeviceAttr, error) {
+	a, err := c.dev.QueryDevice()
+	if c.closed.Load() {
+		return verbs.DeviceAttr{}, ErrClosed
+	}
+	l := &c.limits
+	a.MaxPD, a.MaxMR, a.MaxMW = min(a.MaxPD, l.PDs), min(a.MaxMR, l.MRs), min(a.MaxMW, l.MRs)
+	a.MaxCQ, a.MaxQP, a.MaxSRQ = min(a.MaxCQ, l.CQs), min(a.MaxQP, l.QPs), min(a.MaxSRQ, l.SRQs)
+	a.MaxAH, a.MaxXRCD = min(a.MaxAH, l.AHs), min(a.MaxXRCD, l.XRCDs)
+	if l.Bytes != 0 {
+		a.MaxMRSize = min(a.MaxMRSize, l.Bytes)
+	}
+	return a, err
+}
+
+// QueryPort tells the state of the port.
+func (c *Client) QueryPort() (verbs.PortAttr, error) {
+	if c.closed.Load() {
+		return verbs.PortAttr{}, ErrClosed
+	}
+	return c.dev.QueryPort()
+}
+
+// QueryClock reads the clock of completions and the wall clock at one moment.
+func (c *Client) QueryClock() (verbs.Clock, error) {
+	if c.closed.Load() {
+		return verbs.Clock{}, ErrClosed
+	}
+	return c.dev.QueryClock()
+}
+
+// GIDs is the GID table in index order, up to the last entry in use.
+func (c *Client) GIDs() ([]verbs.GIDEntry, error) {
+	if c.closed.Load() {
+		return nil, ErrClosed
+	}
+	return c.dev.GIDs()
+}
+
+// Resolve finds out how the device reaches a peer; see verbs.Context.Resolve.
+func (c *Client) Resolve(ctx context.Context, req *verbs.ResolveRequest) (verbs.Resolution, error) {
+	if c.closed.Load() {
+		return verbs.Resolution{}, ErrClosed
+	}
+	return c.dev.Resolve(ctx, req)
+}
+
+// Counters are those of the device.
+func (c *Client) Counters() ([]verbs.CounterValue, error) {
+	if c.closed.Load() {
+		return nil, ErrClosed
+	}
+	return c.dev.Counters()
+}
+
+// Progress drives all workers of the device once in the caller's goroutine and
+// reports whether there was anything to do.
+func (c *Client) Progress() bool { return !c.closed.Load() && c.dev.Progress() }

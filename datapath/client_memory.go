@@ -1,0 +1,135 @@
+package datapath
+
+import (
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/memory"
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// Memory of a client that is another process. The client names it by addresses of
+// its own; here it is a mapping of the same pages, or can be copied through a
+// descriptor only. The client may take it away at any moment: the access that finds
+// it gone fails at its queue pair, and the region with it, unless it is ON_DEMAND.
+
+// RegisterShared makes a region of memory that a client knows as the bytes from start
+// on and that is mapped here as backing, which stays mapped until the region is gone.
+func (c *Client) RegisterShared(pd uint32, start uint64, backing []byte, access ibv.Access) (verbs.ProviderMR, error) {
+	return c.register(pd, uint64(len(backing)), func() (*memory.Region, error) {
+		return c.dev.mem.RegisterRevocable(memory.PD(pd), start, backing, access)
+	})
+}
+
+// RegisterIndirect makes a region of the n bytes from start on that through reaches,
+// by system calls. Remote atomics are refused. The last bytes of a message are written
+// last.
+func (c *Client) RegisterIndirect(pd uint32, start, n uint64, through memory.Indirect, access ibv.Access) (verbs.ProviderMR, error) {
+	if n > maxMRSize {
+		return verbs.ProviderMR{}, fmt.Errorf("%w: a region of %d bytes: at most %d are possible", ErrInvalid, n, uint64(maxMRSize))
+	}
+	return c.register(pd, n, func() (*memory.Region, error) {
+		return c.dev.mem.RegisterIndirect(memory.PD(pd), start, n, through, access)
+	})
+}
+
+// RegisterAll makes all memory that through reaches one region, as RegisterImplicit
+// does with that of this process. It does not count as registered bytes.
+func (c *Client) RegisterAll(pd uint32, through memory.Indirect, access ibv.Access) (verbs.ProviderMR, error) {
+	return c.register(pd, 0, func() (*memory.Region, error) {
+		return c.dev.mem.RegisterImplicit(memory.PD(pd), through, access)
+	})
+}
+
+// ReregisterShared is ReregisterMemory with memory as of RegisterShared; to.Buf does
+// not count.
+func (c *Client) ReregisterShared(mr verbs.ProviderMR, to *verbs.ProviderRereg, start uint64, backing []byte) (verbs.ProviderMR, error) {
+	return c.reregister(mr, &memory.Change{
+		Flags: to.Flags, PD: memory.PD(to.PD), Access: to.Access, VA: start, Data: backing, Foreign: true,
+	}, uint64(len(backing)))
+}
+
+// ReregisterIndirect is ReregisterMemory with memory as of RegisterIndirect; to.Buf
+// does not count.
+func (c *Client) ReregisterIndirect(mr verbs.ProviderMR, to *verbs.ProviderRereg, start, n uint64, through memory.Indirect) (verbs.ProviderMR, error) {
+	if to.Flags&ibv.ReregTranslation != 0 && (through == nil || n > maxMRSize) {
+		return mr, fmt.Errorf("%w: a region of %d bytes: memory to reach, and at most %d bytes, are needed", ErrInvalid, n, uint64(maxMRSize))
+	}
+	return c.reregister(mr, &memory.Change{
+		Flags: to.Flags, PD: memory.PD(to.PD), Access: to.Access, VA: start, Len: n, Ind: through,
+	}, n)
+}
+
+// ProcessMemory is the memory of a process by its addresses, through an open
+// /proc/PID/mem that this has passed on: that needs no capability and no process
+// number, and does not reach another process that gets the number later. It
+// implements memory.Indirect.
+type ProcessMemory struct{ fd int }
+
+// NewProcessMemory takes a descriptor, which stays the caller's and must be open as
+// long as a region uses it. ErrInvalid: it is not one of /proc/PID/mem, open for
+// reading and writing.
+func NewProcessMemory(fd int) (*ProcessMemory, error) {
+	if err := checkProcMem(fd); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return &ProcessMemory{fd}, nil
+}
+
+// checkProcMem tells the file from all others, of which some would block who reads
+// them, by the file system that it is in and its name there.
+func checkProcMem(fd int) error {
+	var fs unix.Statfs_t
+	if err := unix.Fstatfs(fd, &fs); err != nil {
+		return fmt.Errorf("look at a descriptor of /proc/PID/mem: %w", err)
+	}
+	var name [64]byte
+	n, err := unix.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd), name[:])
+	if err != nil {
+		return fmt.Errorf("look at a descriptor of /proc/PID/mem: %w", err)
+	}
+	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look at a descriptor of /proc/PID/mem: %w", err)
+	case fs.Type != unix.PROC_SUPER_MAGIC || !isMem(string(name[:n])):
+		return fmt.Errorf("the descriptor is %s, not /proc/PID/mem", name[:n])
+	case flags&unix.O_ACCMODE != unix.O_RDWR:
+		return fmt.Errorf("/proc/PID/mem is not open for reading and writing")
+	}
+	return nil
+}
+
+func isMem(path string) bool {
+	const last = "/mem"
+	return len(path) > len(last) && path[len(path)-len(last):] == last
+}
+
+// ReadAt fills dst with the bytes at va.
+func (m *ProcessMemory) ReadAt(dst []byte, va uint64) error {
+	return transfer(dst, va, func(b []byte, off int64) (int, error) { return unix.Pread(m.fd, b, off) })
+}
+
+// WriteAt writes src to va.
+func (m *ProcessMemory) WriteAt(src []byte, va uint64) error {
+	return transfer(src, va, func(b []byte, off int64) (int, error) { return unix.Pwrite(m.fd, b, off) })
+}
+
+// transfer repeats a system call until all of b is copied.
+func transfer(b []byte, va uint64, call func([]byte, int64) (int, error)) error {
+	for len(b) != 0 {
+		n, err := call(b, int64(va))
+		switch {
+		case err == unix.EINTR:
+		case err != nil:
+			return err
+		case n <= 0: // the process is gone
+			return unix.EFAULT
+		default:
+			b, va = b[n:], va+uint64(n)
+		}
+	}
+	return nil
+}
