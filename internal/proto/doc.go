@@ -14,7 +14,8 @@
 // What happens unasked arrives on sockets of its own, one record a packet, so that
 // each can be waited for by itself: asynchronous events ([AsyncEvent]) on the one
 // that OpOpen hands out, those of connections ([CMEvent]) on that of OpCMOpen.
-// Completion events are an eventfd of each completion queue.
+// Each completion queue has a stream socket of its events: a byte for one that was
+// raised, which may stand for more. All of these end with the daemon.
 //
 // A client is its sockets, not its process: it ends, with all it has, when the last
 // descriptor of its connection is closed, in whichever process that is.

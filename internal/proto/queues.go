@@ -1,7 +1,7 @@
 package proto
 
-// CreateCQ asks for a completion queue. The eventfd of its events comes with the
-// reply.
+// CreateCQ asks for a completion queue. The stream socket of its events comes with
+// the reply: it is readable when one was raised, and read until it is empty.
 type CreateCQ struct {
 	Entries uint32
 	Pad     uint32

@@ -35,7 +35,7 @@ var Messages = []Message{
 	{OpDeallocMW, "DEALLOC_MW", Handle{}, Empty{}, "", ""},
 	{OpAllocFastMR, "ALLOC_FAST_MR", AllocFastMR{}, MRReply{}, "", ""},
 	{OpDeallocFast, "DEALLOC_FAST_MR", Handle{}, Empty{}, "", ""},
-	{OpCreateCQ, "CREATE_CQ", CreateCQ{}, CQReply{}, "", "an eventfd"},
+	{OpCreateCQ, "CREATE_CQ", CreateCQ{}, CQReply{}, "", "the stream of its events"},
 	{OpResizeCQ, "RESIZE_CQ", ResizeCQ{}, CQReply{}, "", ""},
 	{OpModifyCQ, "MODIFY_CQ", ModifyCQ{}, Empty{}, "", ""},
 	{OpQueryCQ, "QUERY_CQ", Handle{}, CQAttr{}, "", ""},

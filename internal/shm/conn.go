@@ -129,7 +129,8 @@ func rights(fds []int) []byte {
 
 // Recv receives a packet into b, with its descriptors. A packet that is longer than
 // b, or has more than proto.MaxFDs descriptors, is ErrPacket, and the descriptors
-// are closed. ErrClosed is the end of either end.
+// are closed. One whose descriptors this process has no room for is ErrMissing: it
+// comes without any of them. ErrClosed is the end of either end.
 func (c *Conn) Recv(b []byte) (n int, fds FDs, err error) {
 	c.recv.Lock()
 	defer c.recv.Unlock()
@@ -142,10 +143,11 @@ func (c *Conn) Recv(b []byte) (n int, fds FDs, err error) {
 	case err != nil:
 	case flags&unix.MSG_TRUNC != 0:
 		err = fmt.Errorf("%w: more than %d bytes", ErrPacket, len(b))
-	case flags&unix.MSG_CTRUNC != 0:
-		err = fmt.Errorf("%w: descriptors are missing: perhaps the limit of open files (RLIMIT_NOFILE) is reached", ErrPacket)
 	case len(fds) > proto.MaxFDs:
 		err = fmt.Errorf("%w: %d descriptors, %d are possible", ErrPacket, len(fds), proto.MaxFDs)
+	case flags&unix.MSG_CTRUNC != 0:
+		fds.Close()
+		return n, nil, ErrMissing
 	default:
 		return n, fds, nil
 	}

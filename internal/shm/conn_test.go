@@ -117,6 +117,25 @@ func TestConnRefuses(t *testing.T) {
 	}
 }
 
+// A process that may have no more files learns of the packet all the same.
+func TestConnWithoutRoomForDescriptors(t *testing.T) {
+	noLeak(t)
+	a, b := pair(t)
+	m := must[*Memory](t)(Create("test", pageSize, Options{}))
+	defer m.Close()
+	ok(t, a.Send([]byte{1, 2}, m.FD(), m.FD(), m.FD()))
+	var old unix.Rlimit
+	ok(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &old))
+	highest := dup(t, m.FD())
+	ok(t, unix.Close(highest))
+	ok(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: uint64(highest + 1), Max: old.Max}))
+	n, fds, err := b.Recv(make([]byte, 16))
+	ok(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &old))
+	if n != 2 || fds != nil || !errors.Is(err, ErrMissing) {
+		t.Errorf("%d bytes, %d descriptors, %v", n, len(fds), err)
+	}
+}
+
 func TestConnFull(t *testing.T) {
 	a, b := pair(t)
 	sent := 0

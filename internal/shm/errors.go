@@ -12,6 +12,8 @@ var (
 	ErrDescriptor = errors.New("descriptor of the wrong kind")
 	// ErrPacket: a packet is too long, empty, or has too many descriptors.
 	ErrPacket = errors.New("bad packet")
+	// ErrMissing: descriptors of a packet were lost on the way, for want of room.
+	ErrMissing = errors.New("descriptors are missing: the limit of open files is reached (raise RLIMIT_NOFILE)")
 	// ErrFull: the receiver does not keep up, and sending would have to wait.
 	ErrFull = errors.New("the receiver's queue is full")
 	// ErrClosed: this end was closed, or the other end is gone.

@@ -110,6 +110,15 @@ func Open(fd int, size uint64, readOnly bool) (*Memory, error) {
 	return &Memory{fd: -1, b: b}, nil
 }
 
+// OpenWhole is Open for memory whose size the peer does not tell.
+func OpenWhole(fd int, readOnly bool) (*Memory, error) {
+	var st unix.Stat_t
+	if err := unix.Fstat(fd, &st); err != nil {
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrDescriptor, err), unix.Close(fd))
+	}
+	return Open(fd, uint64(st.Size), readOnly)
+}
+
 // Bytes are the memory. Nobody may touch them after Close.
 func (m *Memory) Bytes() []byte { return m.b }
 
@@ -135,11 +144,20 @@ func (m *Memory) Close() error {
 	return errors.Join(errs...)
 }
 
-// Populate has the pages of b brought into memory, to be written, so that they
-// count for the caller and their first use does not wait. b must begin at a page.
-func Populate(b []byte) error {
-	if len(b) == 0 {
-		return nil
+// Lock has the pages of b brought into memory, where they count for the caller, and
+// kept there if the process's limit allows (RLIMIT_MEMLOCK). b must begin at a page.
+func Lock(b []byte) {
+	if len(b) == 0 || unix.Mlock(b) == nil {
+		return
 	}
-	return unix.Madvise(b, unix.MADV_POPULATE_WRITE)
+	// Memory that may be swapped out costs time and nothing else; touching it now
+	// keeps first faults off the datapath.
+	_ = unix.Madvise(b, unix.MADV_POPULATE_WRITE)
+}
+
+// Unlock undoes Lock before the pages are given back.
+func Unlock(b []byte) {
+	if len(b) != 0 {
+		_ = unix.Munlock(b) // it may not have been locked
+	}
 }

@@ -27,13 +27,19 @@ func TestMemoryIsShared(t *testing.T) {
 		if m.Bytes()[whole-1] != 42 {
 			t.Error("what one side writes the other does not see")
 		}
-		ok(t, Populate(peer.Bytes()))
+		Lock(peer.Bytes())
+		Unlock(peer.Bytes())
 		if err := unix.Ftruncate(m.FD(), 0); !errors.Is(err, unix.EPERM) {
 			t.Errorf("truncated: %v", err)
 		}
 		if err := unix.Ftruncate(m.FD(), int64(2*whole)); !errors.Is(err, unix.EPERM) {
 			t.Errorf("enlarged: %v", err)
 		}
+		again := must[*Memory](t)(OpenWhole(dup(t, m.FD()), true))
+		if len(again.Bytes()) != whole || again.Bytes()[whole-1] != 42 {
+			t.Errorf("%d bytes of %d", len(again.Bytes()), whole)
+		}
+		ok(t, again.Close())
 		ok(t, peer.Close())
 		ok(t, m.Close())
 		ok(t, m.Close())
