@@ -164,7 +164,7 @@ func (o *opening) others() string {
 
 // loadProgram loads the XDP program and attaches it.
 func (o *opening) loadProgram() error {
-	steer, err := bpf.Load(&bpf.Options{Queues: o.opts.Queues, UnknownQPN: o.opts.UnknownQPN, PinDir: o.opts.PinDir})
+	steer, err := bpf.Load(&bpf.Options{Queues: o.opts.Queues, UnknownQPN: o.opts.UnknownQPN, NoSocket: o.opts.NoSocket, PinDir: o.opts.PinDir})
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/bpf"
@@ -48,6 +49,9 @@ type Options struct {
 	// UnknownQPN is for RoCE frames to no queue pair of ours: dropped, or passed
 	// to the kernel, for example to its own rdma_rxe.
 	UnknownQPN bpf.Action
+	// NoSocket is for RoCE frames to a queue pair of ours that find no socket, as
+	// while no process has the pins of PinDir.
+	NoSocket bpf.Action
 	// PinDir keeps the XDP program attached across restarts; see bpf.Options.
 	PinDir string
 
@@ -148,6 +152,13 @@ func (o *Options) complete(queues, cpus int) (Options, error) {
 		}
 	}
 	return c, completePolicy(&c, cpus)
+}
+
+// Check refuses what no device can be opened with, whatever its interface. nil
+// options are good ones.
+func (o *Options) Check() error {
+	_, err := o.complete(maxWorkers, runtime.NumCPU())
+	return err
 }
 
 // completePolicy does the same for what is not about memory, in place.

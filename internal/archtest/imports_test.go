@@ -43,6 +43,12 @@ var allowed = map[string][]string{
 	"internal/cmengine": {"verbs", "internal/session", "internal/proto", "internal/cmfsm", "internal/wire", "internal/mono", "internal/ibv"},
 	"cm":                {"verbs", "internal/cmengine", "internal/cmfsm", "internal/wire", "internal/ibv"},
 	"test/netns":        {},
+
+	"internal/daemon/config":    {"bpf", "datapath", "datapath/xsk", "verbs"},
+	"internal/daemon/control":   {"internal/buildinfo", "internal/daemon/peercred"},
+	"internal/daemon/peercred":  {},
+	"internal/daemon/privilege": {},
+	"internal/daemon/sdnotify":  {},
 }
 
 // tools are packages at the outer rim, which may use everything inside.

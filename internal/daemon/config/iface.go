@@ -1,0 +1,122 @@
+package config
+
+import (
+	"path/filepath"
+	"reflect"
+
+	"github.com/roce-xdp/roce-xdp/bpf"
+	"github.com/roce-xdp/roce-xdp/datapath"
+	"github.com/roce-xdp/roce-xdp/datapath/xsk"
+)
+
+// Interface are the settings of an interface, or defaults for many. What is nil
+// was not given. datapath.Options has what the values mean.
+type Interface struct {
+	Mode          *bpf.Mode   `toml:"mode"`
+	Socket        *Socket     `toml:"socket"`
+	Queues        *int        `toml:"queues"`
+	Frames        *int        `toml:"frames"`
+	FrameSize     *int        `toml:"frame_size"`
+	RingSize      *int        `toml:"ring_size"`
+	HugePages     *bool       `toml:"huge_pages"`
+	BusyPollUsecs *int        `toml:"busy_poll_usecs"`
+	BusyPollCount *int        `toml:"busy_poll_budget"`
+	UnknownQPN    *bpf.Action `toml:"unknown_qpn"`
+	NoSocket      *bpf.Action `toml:"no_socket"`
+	Pin           *bool       `toml:"pin"`
+	Poll          *Poll       `toml:"poll"`
+	SpinTime      *Duration   `toml:"spin_time"`
+	Window        *int        `toml:"window"`
+	KeepBudget    *int        `toml:"keep_budget"`
+	Congestion    *Congestion `toml:"congestion"`
+	LineRate      *Rate       `toml:"line_rate"`
+	CNPInterval   *Duration   `toml:"cnp_interval"`
+}
+
+// over is i, with what it does not give taken from below.
+func (i Interface) over(below Interface) Interface {
+	to, from := reflect.ValueOf(&i).Elem(), reflect.ValueOf(below)
+	for f := range to.NumField() {
+		if to.Field(f).IsNil() {
+			to.Field(f).Set(from.Field(f))
+		}
+	}
+	return i
+}
+
+// value is what p points to, or the zero value.
+func value[T any](p *T) (v T) {
+	if p != nil {
+		v = *p
+	}
+	return v
+}
+
+// orNone is a setting whose 0 turns something off, for an option of which that is
+// a negative value and 0 the default.
+func orNone[T int | Duration](p *T) T {
+	if p != nil && *p == 0 {
+		return -1
+	}
+	return value(p)
+}
+
+// Options are those with which the named interface is opened.
+func (c *Config) Options(name string) *datapath.Options {
+	i := c.Interface(name)
+	o := &datapath.Options{
+		Mode:        value(i.Mode),
+		Socket:      xsk.Mode(value(i.Socket)),
+		Queues:      value(i.Queues),
+		Frames:      value(i.Frames),
+		FrameSize:   value(i.FrameSize),
+		RingSize:    value(i.RingSize),
+		HugePages:   value(i.HugePages),
+		BusyPoll:    xsk.BusyPoll{Usecs: value(i.BusyPollUsecs), Budget: value(i.BusyPollCount)},
+		UnknownQPN:  value(i.UnknownQPN),
+		NoSocket:    value(i.NoSocket),
+		Poll:        datapath.PollPolicy(value(i.Poll)),
+		SpinTime:    value(i.SpinTime).Std(),
+		Window:      value(i.Window),
+		KeepBudget:  orNone(i.KeepBudget),
+		Congestion:  value(i.Congestion).verbs(),
+		LineRate:    int64(value(i.LineRate)),
+		CNPInterval: orNone(i.CNPInterval).Std(),
+	}
+	if value(i.Pin) {
+		// BPF file systems have no dots in names, which PinPath knows.
+		o.PinDir = filepath.Join(c.PinDir, filepath.Base(bpf.PinPath(name)))
+	}
+	return o
+}
+
+// live are the keys of an interface that change while its device works.
+var live = map[string]bool{"unknown_qpn": true, "no_socket": true}
+
+// Key names a setting that differs, in the spelling of the file.
+type Key struct {
+	Name     string
+	From, To any  // nil: not given
+	Live     bool // it changes without the device being opened again
+}
+
+// Differences between two sets of settings of an interface.
+func (i Interface) Differences(now Interface) []Key {
+	var keys []Key
+	a, b := reflect.ValueOf(i), reflect.ValueOf(now)
+	for f := range a.NumField() {
+		if from, to := deref(a.Field(f)), deref(b.Field(f)); from != to {
+			name := a.Type().Field(f).Tag.Get("toml")
+			keys = append(keys, Key{Name: name, From: from, To: to, Live: live[name]})
+		}
+	}
+	return keys
+}
+
+// deref is what a pointer field points to, as a comparable value.
+func deref(p reflect.Value) any {
+	if p.IsNil() {
+		return nil
+	}
+	return p.Elem().Interface()
+}
