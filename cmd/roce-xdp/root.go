@@ -48,6 +48,7 @@ Most commands need root, or the capabilities of docs/privileges.md.`,
 	root.SetFlagErrorFunc(misuse)
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.AddCommand(newVersion(), newDemo(), newPerf(), newPing(), newPingpong(), newResolve())
+	root.AddCommand(newRun(), newValidate(), newLink(), newResource(), newStatistic())
 	return root
 }
 

@@ -44,11 +44,16 @@ var allowed = map[string][]string{
 	"cm":                {"verbs", "internal/cmengine", "internal/cmfsm", "internal/wire", "internal/ibv"},
 	"test/netns":        {},
 
+	"internal/daemon": {
+		"bpf", "datapath", "verbs", "internal/buildinfo", "internal/daemon/config", "internal/daemon/control",
+		"internal/daemon/peercred", "internal/daemon/privilege", "internal/daemon/sdnotify", "internal/daemon/serve",
+	},
 	"internal/daemon/config":    {"bpf", "datapath", "datapath/xsk", "verbs"},
 	"internal/daemon/control":   {"internal/buildinfo", "internal/daemon/peercred"},
 	"internal/daemon/peercred":  {},
 	"internal/daemon/privilege": {},
 	"internal/daemon/sdnotify":  {},
+	"internal/daemon/show":      {"internal/daemon/control"},
 }
 
 // tools are packages at the outer rim, which may use everything inside.

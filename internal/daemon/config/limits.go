@@ -3,6 +3,7 @@ package config
 import (
 	"cmp"
 	"fmt"
+	"reflect"
 )
 
 // Limits are what one user's programs may have together. What is nil is
@@ -17,8 +18,8 @@ type Limits struct {
 	Rate    *Rate `toml:"max_rate"`
 }
 
-// over is l, with what it does not give taken from below.
-func (l Limits) over(below Limits) Limits {
+// Over is l, with what it does not give taken from below.
+func (l Limits) Over(below Limits) Limits {
 	return Limits{
 		Clients: cmp.Or(l.Clients, below.Clients),
 		QPs:     cmp.Or(l.QPs, below.QPs),
@@ -68,4 +69,9 @@ func (r *Rule) check(n int) error {
 		}
 	}
 	return r.Limits.check(table)
+}
+
+// SamePolicy reports whether both admit the same users with the same limits.
+func (c *Config) SamePolicy(o *Config) bool {
+	return reflect.DeepEqual(c.Limits, o.Limits) && reflect.DeepEqual(c.Allow, o.Allow)
 }

@@ -14,33 +14,34 @@ const envPrefix = "ROCE_XDP_"
 type Setting struct {
 	Flag string // the key with dashes; in the environment in capitals, with underscores
 	Help string
+	Bool bool // it is true or false
 	set  func(c *Config, v string) error
 }
 
 // Settings are all of them, in the order of the help.
 var Settings = []Setting{
-	{"runtime-dir", "directory of the daemon's sockets (default " + DefaultRuntimeDir + ")", func(c *Config, v string) error {
+	{"runtime-dir", "directory of the daemon's sockets (default " + DefaultRuntimeDir + ")", false, func(c *Config, v string) error {
 		c.RuntimeDir = v
 		return nil
 	}},
-	{"user", "user to become when started as root", func(c *Config, v string) error {
+	{"user", "user to become when started as root", false, func(c *Config, v string) error {
 		c.User = v
 		return nil
 	}},
-	{"group", "group whose members may use the control socket", func(c *Config, v string) error {
+	{"group", "group whose members may use the control socket", false, func(c *Config, v string) error {
 		c.Group = v
 		return nil
 	}},
-	{"stop-timeout", "how long a stop may take to disconnect peers (default 5s)", func(c *Config, v string) error {
+	{"stop-timeout", "how long a stop may take to disconnect peers (default 5s)", false, func(c *Config, v string) error {
 		return c.StopTimeout.UnmarshalText([]byte(v))
 	}},
-	{"log-level", "debug, info, warn or error (default info)", func(c *Config, v string) error {
+	{"log-level", "debug, info, warn or error (default info)", false, func(c *Config, v string) error {
 		return c.LogLevel.UnmarshalText([]byte(v))
 	}},
-	{"mode", "where XDP runs: native (in the driver), generic, or auto (default auto)", func(c *Config, v string) error {
+	{"mode", "where XDP runs: native (in the driver), generic, or auto (default auto)", false, func(c *Config, v string) error {
 		return text(&c.override.Mode, v)
 	}},
-	{"queues", "receive queues of each interface to use (default all)", func(c *Config, v string) error {
+	{"queues", "receive queues of each interface to use (default all)", false, func(c *Config, v string) error {
 		n, err := strconv.Atoi(v)
 		if err != nil {
 			return fmt.Errorf("%q is not a number", v)
@@ -48,11 +49,11 @@ var Settings = []Setting{
 		c.override.Queues = &n
 		return nil
 	}},
-	{"pin-dir", "where pinned interfaces have their directories (default " + DefaultPinDir + ")", func(c *Config, v string) error {
+	{"pin-dir", "where pinned interfaces have their directories (default " + DefaultPinDir + ")", false, func(c *Config, v string) error {
 		c.PinDir = v
 		return nil
 	}},
-	{"pin", "true: keep XDP attached across restarts", func(c *Config, v string) error {
+	{"pin", "keep XDP attached across restarts", true, func(c *Config, v string) error {
 		b, err := strconv.ParseBool(v)
 		if err != nil {
 			return fmt.Errorf("%q is not true or false", v)

@@ -1,0 +1,55 @@
+package datapath
+
+import (
+	"fmt"
+
+	"github.com/roce-xdp/roce-xdp/bpf"
+)
+
+// program is what an operator changes of the XDP program while it runs. Devices
+// without an interface have none.
+type program interface {
+	SetUnknownQPN(bpf.Action) error
+	SetNoSocket(bpf.Action) error
+	Unpin() error
+	Fallback() error
+}
+
+func (d *Device) program() (program, error) {
+	if p, ok := d.steer.(program); ok {
+		return p, nil
+	}
+	return nil, fmt.Errorf("%w: it has no XDP program", ErrUnsupported)
+}
+
+// SetActions changes Options.UnknownQPN and Options.NoSocket while the device works.
+func (d *Device) SetActions(unknownQPN, noSocket bpf.Action) error {
+	p, err := d.program()
+	if err != nil {
+		return err
+	}
+	if err := p.SetUnknownQPN(unknownQPN); err != nil {
+		return err
+	}
+	return p.SetNoSocket(noSocket)
+}
+
+// Unpin removes the pins of Options.PinDir: the XDP program then ends with the
+// device. Without pins it does nothing.
+func (d *Device) Unpin() error {
+	p, err := d.program()
+	if err != nil {
+		return err
+	}
+	return p.Unpin()
+}
+
+// Fallback tells why bpf.ModeAuto took the generic mode, which costs a copy of every
+// frame, and is nil otherwise.
+func (d *Device) Fallback() error {
+	p, err := d.program()
+	if err != nil {
+		return nil //nolint:nilerr // without a program there is nothing that could be slow
+	}
+	return p.Fallback()
+}

@@ -1,0 +1,113 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"sync/atomic"
+
+	"github.com/roce-xdp/roce-xdp/internal/daemon/config"
+	"github.com/roce-xdp/roce-xdp/internal/daemon/peercred"
+	"github.com/roce-xdp/roce-xdp/internal/daemon/privilege"
+)
+
+// ErrNotAllowed: the configuration does not admit the user.
+var ErrNotAllowed = errors.New("not allowed by the daemon's configuration")
+
+// Policy says what the programs of a user may have, or ErrNotAllowed.
+type Policy func(*peercred.Cred) (config.Limits, error)
+
+// policy is the present one. Who asks is never held up by a reload.
+type policy struct {
+	rules atomic.Pointer[rules]
+}
+
+// rules are a configuration's, with numbers for names.
+type rules struct {
+	limits config.Limits
+	allow  []rule
+	group  int // of the control socket, -1: none
+}
+
+type rule struct {
+	uids, gids []uint32
+	limits     config.Limits
+}
+
+// set takes the rules of a configuration, or none of it if a name is unknown.
+func (p *policy) set(c *config.Config) error {
+	r := &rules{limits: c.Limits, group: -1}
+	if c.Group != "" {
+		gid, err := privilege.LookupGroup(c.Group)
+		if err != nil {
+			return fmt.Errorf("%w: group: %w", config.ErrConfig, err)
+		}
+		r.group = gid
+	}
+	for i, a := range c.Allow {
+		uids, err := numbers(a.Users, privilege.LookupUser)
+		if err != nil {
+			return fmt.Errorf("%w: allow, entry %d: %w", config.ErrConfig, i+1, err)
+		}
+		gids, err := numbers(a.Groups, privilege.LookupGroup)
+		if err != nil {
+			return fmt.Errorf("%w: allow, entry %d: %w", config.ErrConfig, i+1, err)
+		}
+		r.allow = append(r.allow, rule{uids: uids, gids: gids, limits: a.Limits.Over(c.Limits)})
+	}
+	p.rules.Store(r)
+	return nil
+}
+
+func numbers(names []string, lookup func(string) (int, error)) ([]uint32, error) {
+	var list []uint32
+	for _, name := range names {
+		n, err := lookup(name)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, uint32(n))
+	}
+	return list, nil
+}
+
+// decide is the Policy.
+func (p *policy) decide(c *peercred.Cred) (config.Limits, error) {
+	r := p.rules.Load()
+	if len(r.allow) == 0 {
+		return r.limits, nil
+	}
+	for i := range r.allow {
+		if r.allow[i].names(c) {
+			return r.allow[i].limits, nil
+		}
+	}
+	return config.Limits{}, fmt.Errorf("%w: no entry of allow names user %d or a group of it", ErrNotAllowed, c.UID)
+}
+
+// names reports whether the rule is about a user. One that names nobody is about all.
+func (r *rule) names(c *peercred.Cred) bool {
+	if len(r.uids)+len(r.gids) == 0 {
+		return true
+	}
+	for _, uid := range r.uids {
+		if c.UID == uid {
+			return true
+		}
+	}
+	for _, gid := range r.gids {
+		if c.In(gid) {
+			return true
+		}
+	}
+	return false
+}
+
+// control says who may use the control socket.
+func (p *policy) control(c *peercred.Cred) bool {
+	g := p.controlGroup()
+	return c.UID == 0 || int(c.UID) == os.Geteuid() || g >= 0 && c.In(uint32(g))
+}
+
+// controlGroup is the control socket's group, -1 for none.
+func (p *policy) controlGroup() int { return p.rules.Load().group }

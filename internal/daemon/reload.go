@@ -1,0 +1,157 @@
+package daemon
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/roce-xdp/roce-xdp/internal/daemon/config"
+	"github.com/roce-xdp/roce-xdp/internal/daemon/control"
+)
+
+var errStopping = errors.New("the daemon is stopping")
+
+// Reload reads the configuration again and applies what is different. A device that
+// stays keeps its queue pairs: what would need it to be opened again waits for the daemon
+// to be started again. With an error nothing has changed.
+func (d *Daemon) Reload() (control.Reloaded, error) {
+	d.reloading.Lock()
+	defer d.reloading.Unlock()
+	if d.stopping.Load() {
+		return control.Reloaded{}, errStopping
+	}
+	d.tell(d.notify.Reloading())
+	defer d.tellManager()
+	now, err := d.params.Load()
+	if err != nil {
+		return control.Reloaded{}, err
+	}
+	if err := d.policy.set(now); err != nil {
+		return control.Reloaded{}, err
+	}
+	d.mu.Lock()
+	before := d.cfg
+	d.cfg = now
+	d.mu.Unlock()
+	d.level.Set(now.LogLevel)
+
+	r := &reload{d: d, now: now, Reloaded: control.Reloaded{Changes: []string{}, Pending: []string{}}}
+	r.general(before)
+	for _, v := range d.list() {
+		if _, stays := now.Interfaces[v.name]; stays {
+			r.alter(v)
+		} else {
+			r.remove(v)
+		}
+	}
+	for _, name := range now.Names() {
+		if d.find(name) == nil {
+			r.add(name)
+		}
+	}
+	d.log.Info("reloaded", "changes", r.Changes, "pending", r.Pending)
+	return r.Reloaded, nil
+}
+
+func (d *Daemon) find(name string) *device {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.devices[name]
+}
+
+// reload is a reload on its way.
+type reload struct {
+	d   *Daemon
+	now *config.Config
+	control.Reloaded
+}
+
+func (r *reload) changed(format string, args ...any) {
+	r.Changes = append(r.Changes, fmt.Sprintf(format, args...))
+}
+
+func (r *reload) pending(format string, args ...any) {
+	r.Pending = append(r.Pending, fmt.Sprintf(format, args...))
+}
+
+// general compares what is not about an interface.
+func (r *reload) general(before *config.Config) {
+	for _, k := range []struct {
+		key      string
+		from, to any
+		live     bool
+	}{
+		{"runtime_dir", before.RuntimeDir, r.now.RuntimeDir, false},
+		{"pin_dir", before.PinDir, r.now.PinDir, false},
+		{"user", before.User, r.now.User, false},
+		{"group", before.Group, r.now.Group, false},
+		{"stop_timeout", before.StopTimeout, r.now.StopTimeout, true},
+		{"log_level", before.LogLevel, r.now.LogLevel, true},
+	} {
+		switch {
+		case k.from == k.to:
+		case k.live:
+			r.changed("%s: %v", k.key, k.to)
+		default:
+			r.pending("%s: %v", k.key, k.to)
+		}
+	}
+	if !before.SamePolicy(r.now) {
+		r.changed("limits, for programs that connect from now on")
+	}
+}
+
+// alter applies what is different of an interface that stays.
+func (r *reload) alter(v *device) {
+	settings, options := r.now.Interface(v.name), r.now.Options(v.name)
+	r.d.mu.Lock()
+	defer r.d.mu.Unlock()
+	if v.dev == nil { // everything counts when it is opened
+		v.settings, v.options = settings, options
+		return
+	}
+	live := false
+	for _, k := range v.settings.Differences(settings) {
+		to := k.To
+		if to == nil {
+			to = "default"
+		}
+		if !k.Live {
+			r.pending("%s: %s: %v", v.name, k.Name, to)
+			continue
+		}
+		live = true
+		r.changed("%s: %s: %v", v.name, k.Name, to)
+	}
+	if !live {
+		return
+	}
+	if err := v.setActions(options.UnknownQPN, options.NoSocket); err != nil {
+		r.pending("%s: %v", v.name, err)
+		return
+	}
+	v.settings.UnknownQPN, v.settings.NoSocket = settings.UnknownQPN, settings.NoSocket
+}
+
+// remove closes an interface that is served no longer.
+func (r *reload) remove(v *device) {
+	if err := r.d.closeDevice(v, false); err != nil {
+		r.d.log.Warn("close", "interface", v.name, "error", err)
+	}
+	r.d.mu.Lock()
+	delete(r.d.devices, v.name)
+	r.d.mu.Unlock()
+	r.changed("%s: closed", v.name)
+}
+
+// add opens an interface that is new. When that fails it is tried again.
+func (r *reload) add(name string) {
+	v := r.d.add(name, r.now)
+	if err := r.d.openDevice(v); err != nil {
+		r.d.mu.Lock()
+		v.err = err
+		r.d.mu.Unlock()
+		r.pending("%s: %v; it is tried again every %v", name, err, retryEvery)
+		return
+	}
+	r.changed("%s: opened", name)
+}
