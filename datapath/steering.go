@@ -6,17 +6,17 @@ import (
 	"github.com/roce-xdp/roce-xdp/bpf"
 )
 
-// program is what an operator changes of the XDP program while it runs. Devices
+// xdpProgram is what an operator changes of the XDP program while it runs. Devices
 // without an interface have none.
-type program interface {
+type xdpProgram interface {
 	SetUnknownQPN(bpf.Action) error
 	SetNoSocket(bpf.Action) error
 	Unpin() error
 	Fallback() error
 }
 
-func (d *Device) program() (program, error) {
-	if p, ok := d.steer.(program); ok {
+func (d *Device) program() (xdpProgram, error) {
+	if p, ok := d.steer.(xdpProgram); ok {
 		return p, nil
 	}
 	return nil, fmt.Errorf("%w: it has no XDP program", ErrUnsupported)
