@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/cmengine"
 	"github.com/roce-xdp/roce-xdp/internal/cmfsm"
@@ -16,7 +17,8 @@ import (
 // Dial connects a new queue pair with the one that a listener at address accepts
 // with: "10.0.0.2:7471", "[fe80::1]:7471", "host:7471". nil cfg is the zero
 // Config. When ctx ends the attempt ends, and the peer is told; without a deadline
-// a peer that does not answer is given up after 74 s.
+// a peer that does not answer is given up after 74 s. A next hop that does not answer for
+// its link-layer address is given up after 3 s in any case.
 //
 // Errors: RejectedError, which may be ErrNoListener too; ErrNoAnswer; those of
 // verbs.Context.Resolve; ctx's.
@@ -54,9 +56,19 @@ func dial(ctx context.Context, dev *verbs.Context, address string, cfg *Config) 
 	return c, nil
 }
 
+// resolveTime is how long a host on the network may take to answer for its link-layer
+// address: what Linux gives it, too, before a TCP connection fails.
+const resolveTime = 3 * time.Second
+
+func (c *Conn) resolve(ctx context.Context) (cmengine.Resolved, error) {
+	ctx, cancel := context.WithTimeout(ctx, resolveTime)
+	defer cancel()
+	return c.d.client.Resolve(ctx, cmengine.Query{Src: c.cfg.LocalAddr.Addr(), Dst: c.remote.Addr(), TOS: c.cfg.TOS})
+}
+
 // connect is the active side.
 func (c *Conn) connect(ctx context.Context) error {
-	way, err := c.d.client.Resolve(ctx, cmengine.Query{Src: c.cfg.LocalAddr.Addr(), Dst: c.remote.Addr(), TOS: c.cfg.TOS})
+	way, err := c.resolve(ctx)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 // ping fails in time, and says what the likely cause is.
 func TestNetnsPingFails(t *testing.T) {
 	pair := netns.PairForTest(t, netns.PairOptions{MTU: 1500})
-	const slack = 15 * time.Second // of a busy machine
+	const slack = 3 * time.Second // of a busy machine: the program starts in 50 ms
 	for _, tt := range []struct {
 		name, line string
 		within     time.Duration
@@ -25,7 +25,7 @@ func TestNetnsPingFails(t *testing.T) {
 		{"no route", "ping -c -a 203.0.113.1", 0, "the routes with ip route get 203.0.113.1"},
 		{"no route through the interface", "ping -c --device eth0 -a 203.0.113.1", 0, "no route to the peer"},
 		{"own address", "ping -c -a " + pair.B.IPv4.String(), 0, "an address of this host's own"},
-		{"no neighbour", "ping -c -a 192.0.2.77", 4 * time.Second, "nobody answered for 192.0.2.77 on eth0"},
+		{"no neighbour", "ping -c -a 192.0.2.77", 4 * time.Second, "nobody answered for 192.0.2.77 on eth0 within 3s (the peer is down or not on this network)"},
 		{"a host without RDMA", "ping -c --timeout 1s -a " + pair.A.IPv4.String(), time.Second, "within 1s: no RDMA adapter may be at that address"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
