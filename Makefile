@@ -94,6 +94,7 @@ fuzz: ## run every fuzz target for FUZZTIME each, and report each
 SEEDS ?= 20000
 SOAK_MINUTES ?= 60
 soak: export ROCE_XDP_SOAK = 1
+soak: export ROCE_XDP_CM_CYCLES ?= 10000
 soak: export TIMEOUT = 60m
 soak: deps ## SEEDS simulations, every fuzz target, then the tests and their long variants for SOAK_MINUTES, until one fails
 	$(GO) test -count=1 -timeout 0 ./internal/transport -run '^TestWorld$$' -seeds $(SEEDS)

@@ -1,25 +1,31 @@
 package cm_test
 
 import (
+	"context"
 	"errors"
+	"net/netip"
 	"os"
 	"runtime"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/cm"
+	"github.com/roce-xdp/roce-xdp/datapath/datapathtest"
+	"github.com/roce-xdp/roce-xdp/test/netns"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
-// cyclesEnv is how many connections a soak test makes; 1000 without.
+// cyclesEnv is how many connections a soak test makes.
 const cyclesEnv = "ROCE_XDP_CM_CYCLES"
 
-func cycles(t testing.TB) int {
+// cycles is that number, or another without.
+func cycles(t testing.TB, without int) int {
 	t.Helper()
 	s := os.Getenv(cyclesEnv)
 	if s == "" {
-		return 1000
+		return without
 	}
 	n, err := strconv.Atoi(s)
 	if err != nil {
@@ -37,10 +43,25 @@ func descriptors(t testing.TB) int {
 	return len(list)
 }
 
+// goroutines is how many there are of the connection manager.
+func goroutines() (n int) {
+	all := make([]byte, 1<<20)
+	for stack := range strings.SplitSeq(string(all[:runtime.Stack(all, true)]), "\n\n") {
+		if strings.Contains(stack, "/internal/cmengine.") || strings.Contains(stack, "/roce-xdp/cm.") {
+			n++
+		}
+	}
+	return n
+}
+
 // cycle makes n connections, one after the other, and ends each from one side, in turn.
 func cycle(t testing.TB, l *cm.Listener, from *verbs.Context, to string, n int) {
 	t.Helper()
-	ctx := within(t)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	// A machine that does nothing else makes thousands in a second.
+	slow := time.AfterFunc(patience+time.Duration(n)*20*time.Millisecond, cancel)
+	defer slow.Stop()
 	served := make(chan error, 1)
 	go func() {
 		for i := range n {
@@ -83,6 +104,18 @@ func cycle(t testing.TB, l *cm.Listener, from *verbs.Context, to string, n int) 
 // no queue pair, no goroutine, no file descriptor.
 func TestCycles(t *testing.T) {
 	a, b := devices(t)
+	comeAndGo(t, a, b, datapathtest.IPv4[1], cycles(t, 1000))
+}
+
+// TestNetnsCycles is the same between two hosts.
+func TestNetnsCycles(t *testing.T) {
+	hosts := netns.PairForTest(t, netns.PairOptions{Queues: 2})
+	comeAndGo(t, openIn(t, hosts.A), openIn(t, hosts.B), hosts.B.IPv4, cycles(t, 200))
+}
+
+func comeAndGo(t *testing.T, a, b *verbs.Context, server netip.Addr, n int) {
+	t.Helper()
+	fds := descriptors(t)
 	pd, err := b.AllocPD()
 	if err != nil {
 		t.Fatal(err)
@@ -91,12 +124,19 @@ func TestCycles(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	if n := goroutines(); n != 0 {
+		t.Errorf("%d goroutines before", n)
+	}
 	l := listen(t, b, ":7471", &cm.Config{PD: pd, SendCQ: cq, RecvCQ: cq, AckTimeout: 8})
-	cycle(t, l, a, "192.0.2.2:7471", 1)
-	goroutines, fds := runtime.NumGoroutine(), descriptors(t)
-	n, began := cycles(t), time.Now()
-	cycle(t, l, a, "192.0.2.2:7471", n)
+	if n := goroutines(); n == 0 {
+		t.Error("a listener has no goroutine: they are not counted")
+	}
+	to := netip.AddrPortFrom(server, 7471).String()
+	began := time.Now()
+	cycle(t, l, a, to, n)
 	t.Logf("%d connections, %.0f/s", n, float64(n)/time.Since(began).Seconds())
+	// A queue pair that is left keeps its completion queue and protection domain; those of
+	// the other end went without an error of Close.
 	if err := errors.Join(l.Close(), cq.Destroy(), pd.Dealloc()); err != nil {
 		t.Errorf("something is left: %v", err)
 	}
@@ -104,7 +144,7 @@ func TestCycles(t *testing.T) {
 		t.Error("a device has ids")
 	}
 	// The engines end when TIMEWAIT has, with the queue pairs 1.
-	waitFor(t, "goroutines to end", func() bool { return runtime.NumGoroutine() <= goroutines-2 })
+	waitFor(t, "goroutines to end", func() bool { return goroutines() == 0 })
 	if now := descriptors(t); now > fds {
 		t.Errorf("%d file descriptors, %d before", now, fds)
 	}
