@@ -8,6 +8,10 @@ import "github.com/roce-xdp/roce-xdp/internal/psn"
 // served last. So of each READ request one part at a time is asked for, the first that
 // is missing: what lies behind it waits. A responder that does not answer is
 // asked for whole ends from then on.
+//
+// What lies before a part that was asked for must never be missing again: of each
+// READ request the responses up to the first that is missing stay until their turn
+// comes, whatever else is given up.
 
 // noPSN is no PSN.
 const noPSN = psn.PSN(1 << 24)
@@ -40,8 +44,8 @@ func (r *requester) partAnswered() {
 }
 
 // reqPartRefused reports whether a part that was asked for, and is overdue, is taken
-// for one that the responder does not serve. Then nothing is kept any more, so that
-// the end of the READ is asked for.
+// for one that the responder does not serve. Then no more is kept than needs be, so
+// that the end of the READ is asked for.
 func (q *QP) reqPartRefused() bool {
 	r := &q.req
 	f := &r.fix
@@ -52,9 +56,31 @@ func (q *QP) reqPartRefused() bool {
 	if f.ranges.no(); f.ranges.try() {
 		return false
 	}
-	q.releaseAllKept(&r.kept)
-	q.dropKept(&r.kept)
+	q.releaseEnds()
 	return true
+}
+
+// releaseEnds lets go of the responses of every READ request that lie behind the
+// first that is missing.
+func (q *QP) releaseEnds() {
+	r := &q.req
+	broken := noPSN // the READ request in which one is missing
+	for i := range r.kept.slots {
+		p := r.una.Add(i)
+		w := r.find(p)
+		if w == nil || w.kind != kindRead {
+			continue
+		}
+		off := w.offset(p)
+		chunk := w.first.Add(int(off - off%w.chunk))
+		switch s := r.kept.at(p); {
+		case s == nil:
+			broken = chunk
+		case chunk == broken:
+			q.releaseKept(&r.kept, s)
+		}
+	}
+	q.dropKept(&r.kept)
 }
 
 // executed reports whether the responder is known to have the READ request that p

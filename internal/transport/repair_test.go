@@ -400,3 +400,41 @@ func TestRepairOnePartOfEachRead(t *testing.T) {
 		r.expect("READ_REQUEST 10 [+1024 256] A", "READ_REQUEST 14 [+512 256] A")
 	})
 }
+
+// rdma_rxe answers nothing before the part of a READ that it has served last.
+// Whatever goes wrong afterwards, such responses are never asked for: they are
+// kept until their turn comes.
+func TestRepairNeverAsksBeforeAPart(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		wait func(r *reqRig)
+	}{
+		{"part overdue", func(r *reqRig) { r.pass(r.qp.req.rtt.timeout()) }},
+		{"timeout", func(r *reqRig) {
+			r.qp.req.fix.again = r.now.Add(2 * reqTimeout)
+			r.pass(reqTimeout)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			lossyRig(t, func(r *reqRig) {
+				r.env.KeepBudget = 16
+				data := make([]byte, reqMTU)
+				r.read(4 * reqMTU)
+				r.read(4 * reqMTU)
+				r.poll()
+				for _, k := range []int{0, 2, 3, 4, 5, 7} {
+					r.resp(reqRespOp(k%4, 4), 20+k, data)
+				}
+				r.expect("READ_REQUEST 21 [+256 256] A", "READ_REQUEST 26 [+512 256] A")
+				c.wait(r)
+				r.expect("READ_REQUEST 21 [+256 768] A", "READ_REQUEST 26 [+512 512] A")
+				if n := len(r.env.Released); n != 3 { // 22, 23, 27
+					r.Errorf("%d frames released, want 3", n)
+				}
+				r.answer(21, 3*reqMTU, 0, 3)
+				r.answer(26, 2*reqMTU, 0, 2)
+				r.done("21 SUCCESS 1024B", "22 SUCCESS 1024B")
+			})
+		})
+	}
+}

@@ -86,7 +86,7 @@ func (q *QP) reqExpire(now mono.Time) {
 		r.fix.lost = false
 		r.fix.link, r.fix.when = max(r.fix.link, linkSuspect), now
 		// A responder that repeats READs to their end only needs to be asked so.
-		q.releaseAllKept(&r.kept)
+		q.releaseEnds()
 		q.env.count(LocalAckTimeoutErr)
 		q.reqRepeat(now)
 	}

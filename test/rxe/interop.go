@@ -33,8 +33,8 @@ func interop(ctx context.Context, o *options, out io.Writer) (failed int, err er
 	if o.verbose {
 		r.log = os.Stderr
 	}
-	b := &bench{rig: r, dev: &device{}, note: out}
-	defer func() { err = errors.Join(err, b.dev.close(), r.close()) }()
+	b := &bench{rig: r, dev: &device{}, bad: &badLink{}, note: out}
+	defer func() { err = errors.Join(err, b.dev.close(), b.bad.close(), r.close()) }()
 	begin := time.Now()
 	if err := r.start(ctx); err != nil {
 		return 0, err

@@ -113,22 +113,27 @@ func nth(i, j int) psn.PSN { return psn.Of(requesterPSN).Add(i*lossPackets + j) 
 
 // losses are rows that lose one packet of a burst.
 var losses = []struct {
-	name string
-	run  func(t *trial)
+	name  string
+	retry int // attempts
+	run   func(t *trial)
 }{
-	{"WRITE_FIRST", lossyWrite(wire.WriteFirst, nth(1, 0))},
-	{"WRITE_MIDDLE", lossyWrite(wire.WriteMiddle, nth(0, 1))},
-	{"WRITE_LAST_OF_ALL", lossyWrite(wire.WriteLast, nth(lossCount-1, lossPackets-1))},
-	{"WRITE_LAST_ACK", lossyWrite(wire.Acknowledge, nth(lossCount-1, lossPackets-1))},
-	{"SEND_FIRST", lossySend(wire.SendFirst, nth(0, 0))},
-	{"SEND_MIDDLE", lossySend(wire.SendMiddle, nth(2, 1))},
-	{"READ_REQUEST", lossyRead(wire.ReadRequest, nth(1, 0))},
-	{"READ_RESPONSE_FIRST", lossyRead(wire.ReadRespFirst, nth(0, 0))},
-	{"READ_RESPONSE_MIDDLE", lossyRead(wire.ReadRespMid, nth(1, 1))},
-	{"READ_RESPONSE_LAST_OF_ALL", lossyRead(wire.ReadRespLast, nth(lossCount-1, lossPackets-1))},
-	{"ATOMIC_REQUEST", lossyAtomic(wire.FetchAdd, requesterPSN)},
-	{"ATOMIC_ACK", lossyAtomic(wire.AtomicAck, requesterPSN)},
-	{"RANDOM", lossyRandom},
+	{"WRITE_FIRST", 7, lossyWrite(wire.WriteFirst, nth(1, 0))},
+	{"WRITE_MIDDLE", 7, lossyWrite(wire.WriteMiddle, nth(0, 1))},
+	{"WRITE_LAST_OF_ALL", 7, lossyWrite(wire.WriteLast, nth(lossCount-1, lossPackets-1))},
+	{"WRITE_LAST_ACK", 7, lossyWrite(wire.Acknowledge, nth(lossCount-1, lossPackets-1))},
+	{"SEND_FIRST", 7, lossySend(wire.SendFirst, nth(0, 0))},
+	{"SEND_MIDDLE", 7, lossySend(wire.SendMiddle, nth(2, 1))},
+	{"READ_REQUEST", 7, lossyRead(wire.ReadRequest, nth(1, 0))},
+	{"READ_RESPONSE_FIRST", 7, lossyRead(wire.ReadRespFirst, nth(0, 0))},
+	{"READ_RESPONSE_MIDDLE", 7, lossyRead(wire.ReadRespMid, nth(1, 1))},
+	{"READ_RESPONSE_LAST_OF_ALL", 7, lossyRead(wire.ReadRespLast, nth(lossCount-1, lossPackets-1))},
+	{"ATOMIC_REQUEST", 7, lossyAtomic(wire.FetchAdd, requesterPSN)},
+	{"ATOMIC_ACK", 7, lossyAtomic(wire.AtomicAck, requesterPSN)},
+	{"ATOMIC_WRITE_REQUEST", 7, lossyAtomicWrite(wire.AtomicWrite)},
+	{"ATOMIC_WRITE_ANSWER", 7, lossyAtomicWrite(wire.ReadRespOnly)},
+	{"FLUSH_REQUEST", 7, lossyFlush(wire.Flush)},
+	{"FLUSH_ANSWER", 2, lossyFlush(wire.ReadRespOnly)},
+	{"RANDOM", 7, lossyRandom},
 }
 
 // spread gives request i of a burst its own piece of an area.
@@ -206,6 +211,51 @@ func lossyAtomic(op wire.Opcode, p psn.PSN) func(*trial) {
 		t.sameWord(t.req, target, 100)
 		t.sameWord(t.req, target+8, 101)
 		t.sameWord(t.resp, word, 111)
+		t.dropped()
+	}
+}
+
+// lossyAtomicWrite loses a request or its answer. rdma_rxe repeats the request
+// with the address 0, which nothing is written to.
+func lossyAtomicWrite(op wire.Opcode) func(*trial) {
+	return func(t *trial) {
+		const old, v = 0x1111111111111111, 0x0102030405060708
+		t.setWord(t.resp, old)
+		t.setWord(t.req, v)
+		t.drop(match{op: op, psn: requesterPSN})
+		id := t.post(request{Op: verbs.OpAtomicWrite, Off: word, N: 8, Addr: word})
+		if op == wire.AtomicWrite && t.req.name() == rxeName {
+			t.refused(id, verbs.WCRemoteAccess)
+			t.sameWord(t.resp, word, old)
+		} else {
+			t.completesAs(t.req, id, verbs.WCAtomicWrite)
+			t.sameWord(t.resp, word, v)
+		}
+		t.dropped()
+	}
+}
+
+// lossyFlush loses a request or its answer. rdma_rxe repeats the request with the
+// address 0, and does not answer one that it has executed before.
+func lossyFlush(op wire.Opcode) func(*trial) {
+	return func(t *trial) {
+		const n = 200
+		t.fill(t.req, source, n, "flushed")
+		before := t.clear(t.resp, n)
+		t.drop(match{op: op, psn: nth(0, 1)})
+		w := t.post(request{Op: verbs.OpRDMAWrite, Off: source, N: n, Addr: target})
+		t.completesAs(t.req, w, verbs.WCRDMAWrite)
+		f := t.post(request{Op: verbs.OpFlush, N: n, Addr: target})
+		switch {
+		case op == wire.Flush && t.req.name() == rxeName:
+			t.refused(f, verbs.WCRemoteAccess)
+		case op != wire.Flush && t.resp.name() == rxeName:
+			t.completes(t.req, f, verbs.WCRetryExceeded)
+			t.in(t.req, verbs.QPStateErr)
+		default:
+			t.completesAs(t.req, f, verbs.WCFlush)
+		}
+		t.placed(t.resp, before, "flushed")
 		t.dropped()
 	}
 }

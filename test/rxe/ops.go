@@ -184,16 +184,23 @@ func mixed(t *trial) {
 	t.same(t.req, scratch+2*n, data("mixed", n))
 }
 
+// invalidated are the lengths of SENDs with invalidate: one packet, and several.
+var invalidated = []int{8, 5000}
+
 // sendInvalidate writes through each of two windows of the responder, then sends
-// what ends it, of one packet and of several.
-func sendInvalidate(t *trial) {
-	for i, n := range []int{8, 5000} {
+// what ends it.
+func sendInvalidate(t *trial) { t.endWindows() }
+
+// endWindows is sendInvalidate; it returns the last window's key.
+func (t *trial) endWindows() (key uint32) {
+	for _, n := range invalidated {
 		t.fill(t.req, source, n, "window")
 		before := t.clear(t.resp, n)
 		if t.err != nil {
-			return
+			return 0
 		}
-		key, err := t.resp.window(0, regionLen)
+		var err error
+		key, err = t.resp.window(0, regionLen)
 		t.try(t.resp, "bind window", err)
 		w := t.post(request{Op: verbs.OpRDMAWrite, Off: source, N: n, Addr: target, RKey: key})
 		t.completesAs(t.req, w, verbs.WCRDMAWrite)
@@ -206,10 +213,13 @@ func sendInvalidate(t *trial) {
 			imm = bits.ReverseBytes32(key) // ops.py reads all keys as immediates
 		}
 		t.receives(r, verbs.WCRecv, n, verbs.WCWithInv, imm)
-		if i == 1 {
-			// The key is of no use any more.
-			w = t.post(request{Op: verbs.OpRDMAWrite, Off: source, N: n, Addr: target, RKey: key})
-			t.completes(t.req, w, verbs.WCRemoteAccess)
-		}
 	}
+	return key
+}
+
+// sendInvalidateForGood is sendInvalidate, after which the key is of no use.
+func sendInvalidateForGood(t *trial) {
+	key := t.endWindows()
+	w := t.post(request{Op: verbs.OpRDMAWrite, Off: source, N: 8, Addr: target, RKey: key})
+	t.completes(t.req, w, verbs.WCRemoteAccess)
 }

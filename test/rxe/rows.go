@@ -19,6 +19,7 @@ type row struct {
 type bench struct {
 	*rig
 	dev  *device
+	bad  *badLink
 	note io.Writer // remarks between the rows
 }
 
@@ -44,11 +45,12 @@ func rows() []row {
 				}
 			}
 			for _, ours := range []bool{true, false} {
-				all = append(all, trialRow("ops", "SEND_WITH_INV", ours, usual(f, mtu), sendInvalidate))
+				all = append(all, trialRow("ops", "SEND_WITH_INV", ours, usual(f, mtu), sendInvalidateForGood))
 			}
 		}
 	}
 	all = append(all, largeRows()...)
+	all = append(all, impairedRows()...)
 	for i, c := range faults {
 		f := families[i%2]
 		for _, ours := range []bool{true, false} {
@@ -60,7 +62,9 @@ func rows() []row {
 	for _, c := range losses {
 		for i, f := range families {
 			for _, ours := range []bool{true, false} {
-				all = append(all, trialRow("loss", c.name, ours, usual(f, mtus[i]), c.run))
+				p := usual(f, mtus[i])
+				p.retry = c.retry
+				all = append(all, trialRow("loss", c.name, ours, p, c.run))
 			}
 		}
 	}
@@ -87,7 +91,7 @@ func trialRow(group, name string, ours bool, p params, f func(*trial)) row {
 			stop := context.AfterFunc(ctx, func() { guest.close() })
 			defer stop()
 			own := &local{ctx: ctx, dev: dev}
-			t := &trial{params: p, req: guest, resp: own, from: source, to: target, loss: &dropper{ctx: ctx, r: b.rig}}
+			t := &trial{params: p, req: guest, resp: own, from: source, to: target, loss: &dropper{ctx: ctx, r: b.rig}, bad: b.bad}
 			if ours {
 				t.req, t.resp = own, guest
 			}

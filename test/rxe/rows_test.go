@@ -38,6 +38,11 @@ func TestRows(t *testing.T) {
 			t.Errorf("operation %s has %d rows, want both roles, families and MTUs", op.name, n)
 		}
 	}
+	for kind := range kinds {
+		if op, ok := strings.CutPrefix(kind, "ops/"); ok && kinds["impaired/"+op] != 2*len(families)*len(mtus) {
+			t.Errorf("%s has %d rows over a bad link, want both roles, families and MTUs", op, kinds["impaired/"+op])
+		}
+	}
 	if n := kinds["ops/SEND_WITH_INV"]; n != 2*len(families)*len(mtus) {
 		t.Errorf("SEND_WITH_INV has %d rows", n)
 	}

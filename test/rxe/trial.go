@@ -27,6 +27,7 @@ type trial struct {
 	reqEnd, respEnd endpoint
 	from, to        int // offsets of the areas that operations use
 	loss            *dropper
+	bad             *badLink
 	id              uint64
 	err             error
 }
