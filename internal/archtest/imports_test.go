@@ -39,6 +39,10 @@ var allowed = map[string][]string{
 		"bpf", "datapath/xsk", "verbs", "cm/resolve", "internal/transport", "internal/queue",
 		"internal/memory", "internal/wire", "internal/psn", "internal/mono", "internal/ibv",
 	},
+	"internal/daemon/serve": {
+		"datapath", "verbs", "internal/cmengine", "internal/cmfsm", "internal/transport", "internal/memory", "internal/queue",
+		"internal/shm", "internal/proto", "internal/wire", "internal/ibv",
+	},
 	"internal/connect":  {"verbs"},
 	"internal/cmengine": {"verbs", "internal/session", "internal/proto", "internal/cmfsm", "internal/wire", "internal/mono", "internal/ibv"},
 	"cm":                {"verbs", "internal/cmengine", "internal/cmfsm", "internal/wire", "internal/ibv"},
