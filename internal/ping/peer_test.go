@@ -265,9 +265,11 @@ func TestSilentClient(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	p := newPeer(t, a)
-	for { // with such a time-out the server may give up a connection first
+	cfg := p.prepared()
+	cfg.AckTimeout, cfg.RetryCount = 12, 1 // for both ends, to which the device's own delay is added
+	for {                                  // with such a time-out the server may give up a connection first
 		var err error
-		if p.conn, err = cm.Dial(ctx, a, datapathtest.IPv4[1].String()+":7174", p.prepared()); err == nil {
+		if p.conn, err = cm.Dial(ctx, a, datapathtest.IPv4[1].String()+":7174", cfg); err == nil {
 			break
 		}
 		if ctx.Err() != nil {
