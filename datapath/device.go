@@ -67,6 +67,8 @@ type Device struct {
 	background sync.WaitGroup
 	closed     atomic.Bool
 	done       chan struct{} // closed with the device
+	hurry      chan struct{} // closed before: nobody waits for a neighbour any more
+	hurryOnce  sync.Once
 	closeOnce  sync.Once
 	closeErr   error
 	cleanup    []func() error // what Close calls last, in reverse
@@ -162,6 +164,7 @@ func newDevice(c config) *Device {
 		mode:    c.mode,
 		zero:    c.zero,
 		done:    make(chan struct{}),
+		hurry:   make(chan struct{}),
 		link:    c.link,
 		numbers: qpnSource{at: rand.Uint32N(maxQPN - minQPN)},
 		pds:     map[uint32]*protection{},
@@ -316,6 +319,9 @@ func (d *Device) GIDs() ([]verbs.GIDEntry, error) {
 	return list, nil
 }
 
+// Interrupt ends what waits for neighbours, and will, with ErrClosed: Close is about to come.
+func (d *Device) Interrupt() { d.hurryOnce.Do(func() { close(d.hurry) }) }
+
 // Close ends the device: everything that was made on it is gone, the interface
 // is as it was. Closing twice is no error.
 func (d *Device) Close() error {
@@ -327,6 +333,7 @@ func (d *Device) close() error {
 	d.mu.Lock()
 	d.closed.Store(true)
 	d.mu.Unlock()
+	d.Interrupt()
 	close(d.done)
 	for _, w := range d.workers {
 		w.wake()

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -137,5 +138,50 @@ func TestNetnsResolveEndsWithDevice(t *testing.T) {
 	}
 	if err := <-ended; !errors.Is(err, verbs.ErrClosed) || time.Since(begun) > time.Second {
 		t.Errorf("%v, after %v", err, time.Since(begun))
+	}
+}
+
+// A device that is closed while somebody waits for a neighbour ends that wait at once, also
+// when its Close waits for who waits.
+func TestNetnsCloseEndsResolution(t *testing.T) {
+	hosts := netns.PairForTest(t, netns.PairOptions{})
+	a := openIn(t, hosts.A, nil)
+	pd, err := a.AllocPD()
+	if err != nil {
+		t.Fatal(err)
+	}
+	index, err := a.GIDIndex(hosts.A.IPv4)
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := make(chan error, 1)
+	undo, err := a.BeforeClose(func() { asked <- <-asked })
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer undo()
+	nobody := netip.MustParseAddr("192.0.2.77")
+	go func() {
+		_, err := pd.CreateAH(&verbs.AddressVector{DGID: verbs.GID(nobody.As16()), SGIDIndex: index, Port: 1, HopLimit: 1})
+		asked <- err
+	}()
+	h, err := hosts.A.NS.Handle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	waitFor(t, "a question for the peer", func() bool {
+		list, err := h.NeighList(hosts.A.Ifindex, netlink.FAMILY_V4)
+		return err == nil && slices.ContainsFunc(list, func(n netlink.Neigh) bool { return n.IP.Equal(nobody.AsSlice()) })
+	})
+	began := time.Now()
+	if err := a.Close(); err != nil {
+		t.Error(err)
+	}
+	if took := time.Since(began); took > time.Second {
+		t.Errorf("closing took %v", took)
+	}
+	if err := <-asked; !errors.Is(err, datapath.ErrClosed) {
+		t.Errorf("the way of a datagram: %v", err)
 	}
 }

@@ -14,7 +14,7 @@ const neighbourWait = resolve.DefaultWait
 // netResolver asks the kernel for routes and neighbours.
 type netResolver struct {
 	from   *resolve.Resolver
-	closed <-chan struct{} // ends a wait
+	closed <-chan struct{} // ends a wait; Device.hurry
 }
 
 // resolve finds the next hop from src to dst through an interface, and its

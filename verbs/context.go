@@ -145,6 +145,9 @@ func (c *Context) Close() error {
 	c.closed = true
 	closers := keys(c.closers)
 	c.mu.Unlock()
+	if i, ok := c.p.(Interrupter); ok {
+		i.Interrupt()
+	}
 	for _, f := range closers {
 		(*f)()
 	}

@@ -186,6 +186,13 @@ type ProviderEvent struct {
 	Port int
 }
 
+// Interrupter is implemented by a Provider whose calls may wait for other hosts.
+type Interrupter interface {
+	// Interrupt has the calls that do so, now or later, fail with ErrClosed at once, as
+	// Close is about to come.
+	Interrupt()
+}
+
 // ProviderEvents is a reader of events besides Provider.NextEvent.
 type ProviderEvents interface {
 	// NextEvent waits for an event; it is ErrClosed after Close, also for who waits, and
