@@ -7,8 +7,8 @@ import (
 )
 
 // What all connections of a worker have in flight together is limited, however
-// many there are: frames must find room in the peer's receive ring. A queue pair
-// that the limit stops waits behind those that it stopped before, and is polled
+// many there are: frames must find room in the peer's receive ring. Clients have a
+// part of it each, see lane.divide. A queue pair that the limit stops waits behind those that it stopped before, and is polled
 // again when there is room, so each comes to its turn.
 
 // budgetPatience is how long nothing in flight need be answered while queue
@@ -23,13 +23,10 @@ const maxImpatience = 6
 
 // flow is a worker's part in this.
 type flow struct {
-	throttled waitList
-	admitted  int       // queue pairs that are, and have not had their turn
-	landed    uint64    // as last seen of the engine
-	fullUntil mono.Time // if nothing lands until then, all in flight is forgotten
-	forgotten int       // how many times it was since something landed, up to maxImpatience
-	connected int       // queue pairs that the limit is for; guarded by the device's lock
-	limits    limits    // as last applied; guarded by the device's windowing
+	waiting   *lane  // lanes with queue pairs that wait for room
+	budget    int    // packets in flight of all lanes
+	connected int    // queue pairs that the limit is for; guarded by the device's lock
+	limits    limits // as last applied; guarded by the device's windowing
 }
 
 // waitList is the queue pairs that wait for room in flight, each once.
@@ -75,19 +72,33 @@ func (l *waitList) pop() *qp {
 
 // hasRoom reports whether queue pairs wait that may send.
 func (w *worker) hasRoom() bool {
-	return !w.throttled.empty() && w.env.InFlight() < w.env.Budget
+	for l := w.waiting; l != nil; l = l.nextWait {
+		if l.hasRoom() {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *lane) hasRoom() bool {
+	return !l.throttled.empty() && l.restUntil == 0 && l.flight.InFlight() < l.flight.Budget
 }
 
 // throttle has q, which the budget has stopped, wait for room. One that had been
 // admitted, and found others to have taken the room, keeps its place.
 func (w *worker) throttle(now mono.Time, q *qp, admitted bool) {
-	if w.throttled.empty() {
-		w.fullUntil = now.Add(budgetPatience << w.forgotten)
+	l := q.lane
+	if l.throttled.empty() {
+		l.fullUntil = now.Add(budgetPatience << l.forgotten)
 	}
 	if admitted && !q.throttled {
-		w.throttled.pushFront(q)
+		l.throttled.pushFront(q)
 	} else {
-		w.throttled.push(q)
+		l.throttled.push(q)
+	}
+	if !l.waits {
+		l.waits, l.nextWait = true, w.waiting
+		w.waiting = l
 	}
 }
 
@@ -96,33 +107,43 @@ func (w *worker) throttle(now mono.Time, q *qp, admitted bool) {
 func (w *worker) wakeSender(q *qp) {
 	switch {
 	case q.dead:
-	case !q.limited || w.throttled.empty() || q.failed.Load():
+	case !q.limited || q.lane.throttled.empty() || q.failed.Load():
 		w.activate(q)
 	default:
-		w.throttled.push(q)
+		q.lane.throttled.push(q)
 	}
 }
 
 // admit gives turns to queue pairs that waited for room, to as many as it is
 // enough for.
 func (w *worker) admit(now mono.Time) {
-	if w.throttled.empty() {
-		return
+	for at := &w.waiting; *at != nil; {
+		l := *at
+		w.admitTo(now, l)
+		if !l.throttled.empty() {
+			at = &l.nextWait
+			continue
+		}
+		*at, l.waits, l.nextWait = l.nextWait, false, nil
 	}
-	if n := w.env.Landed(); n != w.landed {
-		w.landed, w.forgotten = n, 0
-		w.fullUntil = now.Add(budgetPatience)
-	} else if now >= w.fullUntil && w.env.InFlight() >= w.env.Budget && !w.env.Behind {
-		w.env.Forget()
+}
+
+func (w *worker) admitTo(now mono.Time, l *lane) {
+	f := l.flight
+	if n := f.Landed(); n != l.landed {
+		l.landed, l.forgotten = n, 0
+		l.fullUntil = now.Add(budgetPatience)
+	} else if now >= l.fullUntil && f.InFlight() >= f.Budget && !w.env.Behind {
+		f.Forget()
 		w.count(ctrFlightForgotten)
-		w.forgotten = min(w.forgotten+1, maxImpatience)
-		w.fullUntil = now.Add(budgetPatience << w.forgotten)
+		l.forgotten = min(l.forgotten+1, maxImpatience)
+		l.fullUntil = now.Add(budgetPatience << l.forgotten)
 	}
 	// Those who have not come to their turn yet will take a part of the room.
-	for room := w.env.Budget - w.env.InFlight() - w.admitted*turnPackets; room > 0 && !w.throttled.empty(); room -= turnPackets {
-		q := w.throttled.pop()
+	for room := f.Budget - f.InFlight() - l.admitted*turnPackets; room > 0 && !l.throttled.empty(); room -= turnPackets {
+		q := l.throttled.pop()
 		q.admitted = true
-		w.admitted++
+		l.admitted++
 		w.activate(q)
 	}
 }
@@ -133,7 +154,7 @@ func (w *worker) settleTurn(now mono.Time, q *qp, requests int, more bool) {
 	unused := q.admitted && requests == 0
 	if q.admitted && !(unused && more) {
 		q.admitted = false
-		w.admitted--
+		q.lane.admitted--
 	}
 	if q.t.Throttled() && !q.dead {
 		w.throttle(now, q, unused)

@@ -23,6 +23,12 @@ type ClientConfig struct {
 	// ring any more, with locks held: it must not call the client.
 	NewRing  func(entries, elem int) (*queue.Ring, error)
 	FreeRing func(*queue.Ring)
+	// Bells are the doorbells of the client's queue pairs, in memory shared with it,
+	// by worker; nil: it calls Doorbell.
+	Bells []*queue.Bells
+	// WakeFDs are event counters (eventfd) that the client writes to wake workers
+	// that sleep, by worker; nil: none. They stay open until the client is closed.
+	WakeFDs []int
 	// Privileged clients may have queue pair 1 and privileged Q_Keys.
 	Privileged bool
 	Limits     Limits
@@ -32,10 +38,16 @@ type ClientConfig struct {
 type Limits struct {
 	PDs, MRs, CQs, QPs, SRQs, AHs, XRCDs int    // MRs with memory windows; XRCDs are opens
 	Bytes                                uint64 // of registered memory
+	// Messages and BytesPerSecond are rates at which it may send, a second, all its
+	// queue pairs together; 0 is as fast as it can.
+	Messages, BytesPerSecond uint64
 }
 
-// Usage is what a client has of what Limits limit.
-type Usage Limits
+// Usage is what a client has.
+type Usage struct {
+	PDs, MRs, CQs, QPs, SRQs, AHs, XRCDs int
+	Bytes                                uint64 // of registered memory
+}
 
 // Client is a user of a device with objects and events of its own: the objects of
 // other clients do not exist for it. It implements verbs.Provider, so that
@@ -47,6 +59,7 @@ type Client struct {
 	privileged func() bool
 	events     *events
 	closed     atomic.Bool   // written with the device's lock held
+	lanes      []*lane       // by worker
 	done       chan struct{} // closed with the client
 	closing    sync.Mutex    // held while it is closed
 	use        Usage         // guarded by the device's lock
@@ -57,14 +70,73 @@ func (d *Device) NewClient(cfg *ClientConfig) (*Client, error) {
 	if (cfg.NewRing == nil) != (cfg.FreeRing == nil) {
 		return nil, fmt.Errorf("%w: %s makes rings and does not free them, or the other way round", ErrConfig, cfg.Name)
 	}
+	n := len(d.workers)
+	if cfg.Bells != nil && len(cfg.Bells) != n || cfg.WakeFDs != nil && len(cfg.WakeFDs) != n {
+		return nil, fmt.Errorf("%w: %s has doorbells for %d workers and counters for %d: there are %d", ErrConfig, cfg.Name, len(cfg.Bells), len(cfg.WakeFDs), n)
+	}
 	c := newClient(d, cfg)
+	if err := c.watch(); err != nil {
+		return nil, err
+	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if d.closed.Load() {
-		return nil, ErrClosed
+	if err := c.enter(); err != nil {
+		c.unwatch(n)
+		return nil, err
 	}
 	d.setClients(append(slices.Clone(*d.clients.Load()), c))
 	return c, nil
+}
+
+// watch has the client's counters wake the workers.
+func (c *Client) watch() error {
+	for i, fd := range c.cfg.WakeFDs {
+		if err := c.dev.workers[i].waiter.Watch(fd); err != nil {
+			c.unwatch(i)
+			return fmt.Errorf("watch the event counters of %s: %w", c.cfg.Name, err)
+		}
+	}
+	return nil
+}
+
+// unwatch undoes that for the first n workers.
+func (c *Client) unwatch(n int) {
+	for i, fd := range c.cfg.WakeFDs {
+		if i < n {
+			// An error says that the waiter is closed, and watches nothing.
+			_ = c.dev.workers[i].waiter.Unwatch(fd)
+		}
+	}
+}
+
+// enter makes the client a part of all workers. The device's lock is held.
+func (c *Client) enter() error {
+	d := c.dev
+	if d.closed.Load() {
+		return ErrClosed
+	}
+	p := newPace(c.limits.Messages, c.limits.BytesPerSecond)
+	for i, w := range d.workers {
+		l := newLane()
+		l.pace = p
+		if c.cfg.Bells != nil {
+			l.bells = c.cfg.Bells[i]
+		}
+		c.lanes = append(c.lanes, l)
+		if err := w.control(func() { w.addLane(l) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// leave undoes enter.
+func (c *Client) leave() {
+	for i, w := range c.dev.workers {
+		// An error says that the device is closed.
+		_ = w.control(func() { w.dropLane(c.lanes[i]) })
+	}
+	c.unwatch(len(c.dev.workers))
 }
 
 func newClient(d *Device, cfg *ClientConfig) *Client {

@@ -40,6 +40,7 @@ func (c *Client) Close() error {
 	for _, q := range owned(d, d.cqs, func(q *cq) bool { return q.owner == c }) {
 		errs = append(errs, q.Destroy())
 	}
+	c.leave()
 	d.eventsLost.Add(c.events.lostCount())
 	return errors.Join(append(errs, c.dropMemory())...)
 }

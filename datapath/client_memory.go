@@ -68,44 +68,10 @@ func (c *Client) ReregisterIndirect(mr verbs.ProviderMR, to *verbs.ProviderRereg
 // implements memory.Indirect.
 type ProcessMemory struct{ fd int }
 
-// NewProcessMemory takes a descriptor, which stays the caller's and must be open as
-// long as a region uses it. ErrInvalid: it is not one of /proc/PID/mem, open for
-// reading and writing.
-func NewProcessMemory(fd int) (*ProcessMemory, error) {
-	if err := checkProcMem(fd); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
-	}
-	return &ProcessMemory{fd}, nil
-}
-
-// checkProcMem tells the file from all others, of which some would block who reads
-// them, by the file system that it is in and its name there.
-func checkProcMem(fd int) error {
-	var fs unix.Statfs_t
-	if err := unix.Fstatfs(fd, &fs); err != nil {
-		return fmt.Errorf("look at a descriptor of /proc/PID/mem: %w", err)
-	}
-	var name [64]byte
-	n, err := unix.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd), name[:])
-	if err != nil {
-		return fmt.Errorf("look at a descriptor of /proc/PID/mem: %w", err)
-	}
-	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFL, 0)
-	switch {
-	case err != nil:
-		return fmt.Errorf("look at a descriptor of /proc/PID/mem: %w", err)
-	case fs.Type != unix.PROC_SUPER_MAGIC || !isMem(string(name[:n])):
-		return fmt.Errorf("the descriptor is %s, not /proc/PID/mem", name[:n])
-	case flags&unix.O_ACCMODE != unix.O_RDWR:
-		return fmt.Errorf("/proc/PID/mem is not open for reading and writing")
-	}
-	return nil
-}
-
-func isMem(path string) bool {
-	const last = "/mem"
-	return len(path) > len(last) && path[len(path)-len(last):] == last
-}
+// NewProcessMemory takes a descriptor that was checked to be such a file, open for
+// reading and writing: others might block who reads them. It stays the caller's and
+// must be open as long as a region uses it.
+func NewProcessMemory(fd int) *ProcessMemory { return &ProcessMemory{fd} }
 
 // ReadAt fills dst with the bytes at va.
 func (m *ProcessMemory) ReadAt(dst []byte, va uint64) error {

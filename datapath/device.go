@@ -16,6 +16,7 @@ import (
 	"github.com/roce-xdp/roce-xdp/datapath/xsk"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/internal/transport"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
@@ -58,6 +59,7 @@ type Device struct {
 	linger     time.Duration
 	yieldEvery uint32
 	osYield    bool
+	states     atomic.Pointer[queue.States] // of workers, for clients in other processes
 
 	root       *Client                   // who uses the device itself
 	clients    atomic.Pointer[[]*Client] // root first
@@ -189,7 +191,9 @@ func newDevice(c config) *Device {
 	d.workers = make([]*worker, len(c.ports))
 	for i := range c.ports {
 		d.workers[i] = newWorker(d, i, c.ports[i], c.waiters[i])
+		d.root.lanes = append(d.root.lanes, d.workers[i].lanes[0])
 	}
+	d.publishStates(nil)
 	d.setWindows()
 	return d
 }

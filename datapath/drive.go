@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/mono"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
 )
 
 // Who drives a worker, and how no wake-up is lost.
@@ -36,7 +37,11 @@ import (
 //     publishing, so one of the two runs the round;
 //   - who publishes while the background goroutine goes to sleep: either it sees
 //     the word, or who published sees the state and wakes it;
-//   - frames that arrive: Waiter.Sleep arms the socket, then looks at the ring.
+//   - frames that arrive: Waiter.Sleep arms the socket, then looks at the ring;
+//   - clients in other processes, which ring doorbells in shared memory: the state
+//     word that they read says asleep while the goroutine is armed, and with bg. They
+//     wake it through the Waiter, which watches event counters of theirs. While it
+//     naps, whoever drives the worker, or the end of the nap, sees the doorbells.
 //
 // An application counts as polling when two of its polls are no more than
 // pollGap apart: one that polls now and then leaves the work to the background
@@ -188,7 +193,7 @@ func (w *worker) release(who driver) {
 
 // pending reports whether others have left work for the worker.
 func (w *worker) pending() bool {
-	return !w.posted.empty() || w.inbox.Load() != 0 || w.hungry.Load() && w.returns.Load() != 0
+	return !w.posted.empty() || w.inbox.Load() != 0 || w.rung() || w.hungry.Load() && w.returns.Load() != 0
 }
 
 // notify is called after something was published for w by a driver of another
@@ -369,8 +374,8 @@ func (w *worker) waitForLock(now mono.Time) {
 // goroutine.
 func (w *worker) pause(now mono.Time) {
 	d := errorPause
-	if w.lost.Load() {
-		d = lostPause
+	if w.lost.Load() && w.belled.Load() == nil {
+		d = lostPause // else clients' doorbells are seen in passing
 	}
 	w.until.Store(int64(now.Add(d)))
 	w.bg.Store(bgNapping)
@@ -401,7 +406,12 @@ func (w *worker) sleep(now, lastWork mono.Time) error {
 	}
 	w.until.Store(int64(until))
 	w.bg.Store(bgArmed)
-	defer w.bg.Store(bgAwake)
+	states := w.dev.states.Load()
+	states.Set(w.id, queue.WorkerAsleep)
+	defer func() {
+		states.Set(w.id, queue.WorkerAwake)
+		w.bg.Store(bgAwake)
+	}()
 	if w.pending() || mono.Time(w.due.Load()) < until || w.dev.closed.Load() {
 		return nil
 	}

@@ -26,10 +26,11 @@ type grace struct {
 // deadline is when a queue pair's timer, or the patience with what is in flight,
 // runs out.
 func (w *worker) deadline() mono.Time {
-	if w.throttled.empty() {
-		return w.timers.next()
+	first := w.timers.next()
+	for l := w.waiting; l != nil; l = l.nextWait {
+		first = mono.Min(first, l.fullUntil)
 	}
-	return mono.Min(w.timers.next(), w.fullUntil)
+	return first
 }
 
 // nextTimer is when the worker must be driven for that.

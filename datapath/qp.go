@@ -17,8 +17,9 @@ import (
 type qp struct {
 	// What a turn and a packet touch comes first, close together: with thousands of
 	// queue pairs none of it is in the cache.
-	t *transport.QP // is &engine, but for a queue pair without one yet
-	w *worker
+	t    *transport.QP // is &engine, but for a queue pair without one yet
+	w    *worker
+	lane *lane
 
 	posted     atomic.Bool // in the worker's posted list, or about to be
 	failed     atomic.Bool // in ERR: receive requests are flushed as they are posted
@@ -187,17 +188,33 @@ func (c *Client) enroll(q *qp, send, recv *cq) (err error) {
 	case q.xrcd != nil:
 		w = q.xrcd.w
 	}
-	q.num, q.cfg.QPN, q.w = num, num, w
+	q.num, q.cfg.QPN, q.w, q.lane = num, num, w, c.lanes[w.id]
+	if q.xrcd != nil {
+		q.lane = q.xrcd.lane
+	}
+	q.cfg.Flight = q.lane.flight
 	q.engine.Init(w.env, q.cfg)
 	q.t = &q.engine
 	q.t.SetPortMTU(d.activeMTU().Bytes())
-	if err := w.control(func() { w.active.reserve(w.qps + 1); w.timers.reserve(w.qps + 1) }); err != nil {
+	hung := true
+	if err := w.control(func() {
+		q.lane.reserve(q.lane.members + 1)
+		w.timers.reserve(w.qps + 1)
+		if q.lane.bells != nil && q.cfg.SQ != nil {
+			hung = q.lane.hang(q)
+		}
+	}); err != nil {
 		return err
 	}
+	if !hung {
+		return fmt.Errorf("%w: %d doorbells with one worker", ErrLimit, q.lane.bells.Slots())
+	}
 	if err := d.steer.AddQPN(num); err != nil {
+		_ = w.control(func() { q.lane.unhang(q) }) // the first error is the one to report
 		return err
 	}
 	w.qps++
+	q.lane.members++
 	if q.srq != nil {
 		q.srq.users++
 	}
@@ -391,6 +408,7 @@ func (q *qp) Destroy() error {
 	err := q.w.control(func() {
 		q.dead = true
 		q.w.timers.remove(q)
+		q.lane.unhang(q)
 		// RESET is allowed from every state and lets go of all that is held.
 		_ = q.t.Modify(clock(), &ibv.QPAttr{State: ibv.QPStateReset}, ibv.QPAttrState, ibv.GID{}, ibv.GID{})
 		// The next queue pair of this number must not inherit its windows.
@@ -406,6 +424,7 @@ func (q *qp) Destroy() error {
 	defer d.mu.Unlock()
 	q.owner.use.QPs--
 	q.w.qps--
+	q.lane.members--
 	if q.srq != nil {
 		q.srq.users--
 	}

@@ -6,6 +6,7 @@ import (
 	"github.com/roce-xdp/roce-xdp/datapath/xsk"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/mono"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/internal/transport"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
@@ -25,6 +26,11 @@ func (w *worker) transmit(now mono.Time) bool {
 		w.wakeSender(q)
 		q = next
 	}
+	if len(w.lanes) > 1 {
+		w.answer()
+		w.active.rise(now)
+		w.divide()
+	}
 	w.admit(now)
 	if w.active.n == 0 && !w.kick && len(w.out) == 0 {
 		w.noRoom = false
@@ -40,11 +46,14 @@ func (w *worker) transmit(now mono.Time) bool {
 	for budget, sent := txBudget, 1; w.active.n != 0 && budget > 0 && sent != 0; {
 		sent = 0
 		limit := turnPackets
-		if w.active.n == 1 && w.throttled.empty() {
+		if w.active.n == 1 && w.waiting == nil {
 			limit = budget
 		}
 		for turn := w.active.n; turn > 0 && budget > 0; turn-- {
 			q := w.active.pop()
+			if q == nil { // the lanes of the others rest
+				break
+			}
 			n, more := w.turn(now, q, min(limit, budget, room))
 			sent, budget, room = sent+n, budget-n, room-n
 			if more {
@@ -66,15 +75,16 @@ func (w *worker) turn(now mono.Time, q *qp, limit int) (n int, more bool) {
 		return 0, false
 	}
 	w.batch.Reset(limit)
-	w.env.Queued = !q.admitted && !w.throttled.empty()
+	w.env.Queued = !q.admitted && !q.lane.throttled.empty()
 	more = q.t.Poll(now, w.batch)
-	requests := 0
+	requests, before := 0, w.laidOut
 	if n = len(w.batch.Intents); n != 0 {
 		// Requests go first: the peer's answer to them takes longer than what it
 		// does with an acknowledgement.
 		if requests = w.layOut(now, q, false); requests < n {
 			w.layOut(now, q, true)
 		}
+		w.account(now, q.lane, n, int(w.laidOut-before))
 	}
 	w.settleTurn(now, q, requests, more)
 	w.timers.set(q, q.t.NextDeadline())
@@ -84,6 +94,24 @@ func (w *worker) turn(now mono.Time, q *qp, limit int) (n int, more bool) {
 	return n, more
 }
 
+// account counts for the client what the batch has sent.
+func (w *worker) account(now mono.Time, l *lane, packets, bytes int) {
+	l.sent.packets += uint64(packets)
+	l.sent.bytes += uint64(bytes)
+	if l.pace == nil {
+		return
+	}
+	messages := 0
+	for i := range w.batch.Intents {
+		if in := &w.batch.Intents[i]; !in.Info.Response && in.Info.Pos&wire.First != 0 {
+			messages++
+		}
+	}
+	if until := l.pace.spend(now, messages, bytes); until != 0 {
+		w.active.rest(l, until)
+	}
+}
+
 // changed takes notice of a state that q has entered. What was posted to a queue
 // before the mark is seen may not ring again, so q is polled once more.
 func (w *worker) changed(q *qp, s ibv.QPState) {
@@ -91,6 +119,13 @@ func (w *worker) changed(q *qp, s ibv.QPState) {
 	failed := s == ibv.QPStateErr
 	if q.failed.Load() != failed {
 		q.failed.Store(failed)
+		if rq := q.cfg.RQ; rq != nil { // for clients that cannot see the mark
+			arm := uint32(queue.ArmNone)
+			if failed {
+				arm = queue.ArmNext
+			}
+			rq.Arm().Store(arm)
+		}
 		w.activate(q)
 	}
 }
@@ -145,6 +180,7 @@ func (w *worker) frameOut(q *qp, in *transport.Intent, to way) bool {
 	if to.srcPort != 0 {
 		wire.UDPAt(buf[n-wire.UDPLen:]).SetSrcPort(to.srcPort)
 	}
+	w.laidOut += uint64(size)
 	n += copy(buf[n:], in.Hdr[:in.HdrLen])
 	if in.Len != 0 {
 		if !w.batch.Gather(in, buf[n:n+in.Len]) {

@@ -38,7 +38,8 @@ func (d *Device) setWindows() {
 		}
 		w.limits = l
 		err := w.control(func() {
-			w.env.Window, w.env.Budget, w.env.KeepBudget, w.kept.limit = l.window, l.budget, l.keep, l.kept
+			w.env.Window, w.budget, w.env.KeepBudget, w.kept.limit = l.window, l.budget, l.keep, l.kept
+			w.divide()
 		})
 		if err != nil {
 			return

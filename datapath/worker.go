@@ -19,6 +19,8 @@ const (
 	// turnPackets is how many packets a queue pair sends before the next has its
 	// turn.
 	turnPackets = 16
+	// ringBatch is how many doorbells of a client are answered in a round.
+	ringBatch = 256
 	// retryTx is when to look again for room to transmit. A completion raises no
 	// event that a waiter could sleep for.
 	retryTx = 50 * time.Microsecond
@@ -53,7 +55,7 @@ type worker struct {
 	addrs []uint64   // of frames on their way from one ring to another
 
 	batch    *transport.Batch
-	active   turns
+	active   round
 	timers   timerHeap
 	out      []xsk.Desc // laid out, not taken by the port yet
 	loop     []xsk.Desc // laid out for a queue pair of this device
@@ -64,16 +66,21 @@ type worker struct {
 	mtu      int        // of the link
 	knownDue mono.Time  // what the word due holds
 	idle     uint32     // polls in a row without work
-	qps      int        // queue pairs of the worker; guarded by the device's lock
-	srqs     int        // shared receive queues, likewise
-	handed   uint64     // workers that got frames in this round
-	gaveBack uint64     // workers that got memory back in this round
-	giveFlag bool       // the fill ring is short of frames
+	lanes    []*lane    // of clients; the first is that of the device itself
+	laidOut  uint64     // bytes of all frames that were laid out
+	ringing  [ringBatch]uint32
+	qps      int    // queue pairs of the worker; guarded by the device's lock
+	srqs     int    // shared receive queues, likewise
+	handed   uint64 // workers that got frames in this round
+	gaveBack uint64 // workers that got memory back in this round
+	giveFlag bool   // the fill ring is short of frames
 	drops    [wire.NumDropReasons]uint64
 	counts   [numCounters]uint64
 	retryAt  mono.Time // when to kick again while down
 	broken   bool      // the port failed for good, which was reported
 
+	// belled are the lanes with doorbells in shared memory; nil: none.
+	belled  atomic.Pointer[[]*lane]
 	pipes   [maxWorkers]atomic.Pointer[pipe] // to other workers
 	feeders atomic.Uint64                    // workers that have handed over frames lately
 	sleeps  atomic.Uint64
@@ -110,6 +117,7 @@ func newWorker(d *Device, id int, port xsk.Port, waiter xsk.Waiter) *worker {
 		knownDue: mono.Never,
 	}
 	w.env.CNPInterval = d.opts.CNPInterval
+	w.addLane(&lane{flight: &w.env.Flight})
 	w.napTimer.Stop()
 	w.due.Store(int64(mono.Never))
 	w.until.Store(int64(mono.Never))
@@ -134,6 +142,8 @@ func (w *worker) finish() {
 		due = mono.Min(due, clock().Add(retryTx))
 	case w.active.n != 0 || w.hasRoom():
 		due = workNow
+	default:
+		due = mono.Min(due, w.active.nextRise())
 	}
 	if due != w.knownDue {
 		w.knownDue = due

@@ -19,6 +19,7 @@ type xrcd struct {
 	scope string // who shares the name
 	w     *worker
 	t     *transport.XRCD
+	lane  *lane // of its targets
 
 	opens map[*Client]int // guarded by the device's lock, as what follows
 	users int             // queues and targets
@@ -48,7 +49,11 @@ func (c *Client) OpenXRCD(attr *verbs.XRCDInitAttr) (uint32, error) {
 			d.lastXRCD++
 		}
 		x = &xrcd{
-			id: d.lastXRCD, name: attr.Name, scope: c.cfg.Owner, w: d.idlest(), t: transport.NewXRCD(), opens: map[*Client]int{},
+			id: d.lastXRCD, name: attr.Name, scope: c.cfg.Owner, w: d.idlest(), t: transport.NewXRCD(), lane: newLane(), opens: map[*Client]int{},
+		}
+		if err := x.w.control(func() { x.w.addLane(x.lane) }); err != nil {
+			c.use.XRCDs--
+			return 0, err
 		}
 		d.xrcds[x.id] = x
 	}
@@ -109,8 +114,10 @@ func (c *Client) leaveOpen(x *xrcd) {
 
 // dropXRCD ends a domain that nobody has open or uses. The device's lock is held.
 func (d *Device) dropXRCD(x *xrcd) {
-	if len(x.opens) == 0 && x.users == 0 {
+	if len(x.opens) == 0 && x.users == 0 && d.xrcds[x.id] == x {
 		delete(d.xrcds, x.id)
+		// An error says that the device is closed.
+		_ = x.w.control(func() { x.w.dropLane(x.lane) })
 	}
 }
 

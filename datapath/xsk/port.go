@@ -68,6 +68,11 @@ type Waiter interface {
 	// Wake makes the sleeping or the next Sleep return. Any number of calls
 	// before that count as one. It makes no system call if nobody sleeps.
 	Wake()
+	// Watch has whatever is written to an event counter (eventfd), which may be
+	// another process's to write to, count as a Wake. The counter is not read. It
+	// stays open until Unwatch.
+	Watch(fd int) error
+	Unwatch(fd int) error
 	// Close ends a Sleep in progress with an error and frees the waiter.
 	Close() error
 }

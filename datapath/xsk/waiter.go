@@ -205,6 +205,27 @@ func (w *SocketWaiter) Wake() {
 	}
 }
 
+// Watch has fd wake the sleeper. It is watched all the time, for edges only: nothing
+// is written to it while nobody sleeps, and nobody reads it, so that who else has the
+// counter can neither keep it from waking nor have this side wait for it.
+func (w *SocketWaiter) Watch(fd int) error {
+	return w.change(unix.EPOLL_CTL_ADD, fd, &unix.EpollEvent{Events: unix.EPOLLIN | unix.EPOLLET, Fd: -1})
+}
+
+// Unwatch undoes Watch.
+func (w *SocketWaiter) Unwatch(fd int) error { return w.change(unix.EPOLL_CTL_DEL, fd, nil) }
+
+func (w *SocketWaiter) change(op, fd int, ev *unix.EpollEvent) (err error) {
+	cerr := w.raw.Control(func(epoll uintptr) { err = unix.EpollCtl(int(epoll), op, fd, ev) })
+	switch {
+	case cerr != nil:
+		return w.failure(cerr)
+	case err != nil:
+		return fmt.Errorf("xsk: watch descriptor %d: %w", fd, err)
+	}
+	return nil
+}
+
 // Close ends a Sleep in progress with an error that wraps ErrClosed.
 func (w *SocketWaiter) Close() error {
 	if w.closed.Swap(true) {

@@ -23,10 +23,8 @@ type Env struct {
 
 	// Window is how many request packets a queue pair may have unacknowledged.
 	Window int
-	// Budget is how many request packets the reliable queue pairs of the worker
-	// may have unacknowledged together, give or take the packets of one READ; 0
-	// is no limit. A queue pair that it stops says so by Throttled.
-	Budget int
+	// Flight is that of queue pairs that have no other.
+	Flight
 	// Queued says that others were stopped by the budget before the queue pair
 	// that is polled next: it does not begin to send.
 	Queued bool
@@ -50,7 +48,6 @@ type Env struct {
 	heldBack heldEvents // completion queues whose events wait for Expire
 	keeps    slicePool[keptPacket]
 	patches  slicePool[savedResult]
-	flight   flight
 }
 
 // DefaultWindow is the window of request packets of a queue pair.

@@ -40,14 +40,19 @@ type Config struct {
 	// The engine does not change it.
 	DCQCN *DCQCN
 
+	// Flight bounds what is unacknowledged together with that of others; nil: with
+	// all those of the Env that have none either.
+	Flight *Flight
+
 	Owner any // what the driver attaches; the engine does not look at it
 }
 
 // QP is one queue pair: state common to both halves, the requester and the
 // responder. It is used by one goroutine at a time, who drives its worker.
 type QP struct {
-	env *Env
-	cfg Config
+	env    *Env
+	flight *Flight
+	cfg    Config
 
 	state    ibv.QPState
 	attr     ibv.QPAttr  // last values set, for QueryQP
@@ -76,7 +81,10 @@ func NewQP(env *Env, cfg Config) *QP {
 // Init makes q, which must be zero, a queue pair in RESET. It is for drivers that
 // have one as a part of theirs; q must not be copied afterwards.
 func (q *QP) Init(env *Env, cfg Config) {
-	*q = QP{env: env, cfg: cfg, service: serviceOf(cfg.Type)}
+	*q = QP{env: env, cfg: cfg, flight: cfg.Flight, service: serviceOf(cfg.Type)}
+	if q.flight == nil {
+		q.flight = &env.Flight
+	}
 	q.attr.Cap = cfg.Cap
 	if cfg.DCQCN != nil && !q.datagrams() {
 		q.cc = &reactionPoint{p: cfg.DCQCN}

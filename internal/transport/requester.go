@@ -48,9 +48,9 @@ type requester struct {
 	retries   uint8  // restarts since the last progress
 	timeouts  uint8  // those of the restarts that were timeouts, up to maxBackoff
 	rnrTries  uint8  // RNR NAKs since the last progress
-	charge    int    // what env.flight has of ours
+	charge    int    // what the flight has of ours
 	lost      int    // what was forgotten of it, until there is an answer
-	era       uint32 // to which era of env.flight that belongs
+	era       uint32 // to which era of the flight that belongs
 	restarted bool   // a NAK or gap caused a restart and there was no progress since
 
 	fix    repair

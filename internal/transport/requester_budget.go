@@ -1,9 +1,13 @@
 package transport
 
-// flight counts the request packets that the queue pairs of a worker have
-// unacknowledged. Each queue pair's part is in its requester; that of an earlier
-// era does not count any more.
-type flight struct {
+// Flight counts and bounds the request packets that queue pairs of one worker have
+// unacknowledged together. Each queue pair's part is in its requester; that of an
+// earlier era does not count any more.
+type Flight struct {
+	// Budget is how many may be, give or take the packets of one READ; 0 is no
+	// limit. A queue pair that it stops says so by Throttled.
+	Budget int
+
 	packets int
 	landed  uint64 // packets that do not count any more, because they were answered or their queue pair has failed
 	era     uint32
@@ -11,17 +15,17 @@ type flight struct {
 
 // InFlight is how many request packets of all queue pairs are unacknowledged,
 // response packets of READs included.
-func (e *Env) InFlight() int { return e.flight.packets }
+func (f *Flight) InFlight() int { return f.packets }
 
 // Landed is how many packets are no longer in flight, in all.
-func (e *Env) Landed() uint64 { return e.flight.landed }
+func (f *Flight) Landed() uint64 { return f.landed }
 
 // Forget takes everything in flight for lost. Queue pairs whose peers are gone
 // may wait for them long, or for ever with the timeout 0; others must not wait
 // with them. Those of a queue pair that gets an answer after all count again.
-func (e *Env) Forget() {
-	e.flight.packets = 0
-	e.flight.era++
+func (f *Flight) Forget() {
+	f.packets = 0
+	f.era++
 }
 
 // Throttled reports whether the last Poll stopped for the budget that all queue
@@ -38,9 +42,9 @@ func (q *QP) reqFlying() int {
 	return q.req.sent() - q.req.lost
 }
 
-// reqCharged is what env.flight has of it.
+// reqCharged is what the flight has of it.
 func (q *QP) reqCharged() int {
-	if q.req.era != q.env.flight.era {
+	if q.req.era != q.flight.era {
 		return 0
 	}
 	return q.req.charge
@@ -48,7 +52,7 @@ func (q *QP) reqCharged() int {
 
 // reqCharge brings that up to date.
 func (q *QP) reqCharge() {
-	r, f := &q.req, &q.env.flight
+	r, f := &q.req, q.flight
 	r.lost = min(r.lost, r.sent())
 	n := q.reqFlying()
 	if n == r.charge && r.era == f.era {
@@ -64,7 +68,7 @@ func (q *QP) reqCharge() {
 
 // reqEra takes notice of what was forgotten before q sends more.
 func (q *QP) reqEra() {
-	r, f := &q.req, &q.env.flight
+	r, f := &q.req, q.flight
 	if r.era != f.era {
 		r.era, r.charge, r.lost = f.era, 0, r.sent()
 	}
@@ -74,8 +78,8 @@ func (q *QP) reqEra() {
 // may. A packet is sent when there is any room: a READ of many responses would
 // wait for ever behind packets that need little.
 func (q *QP) reqOverBudget() bool {
-	e := q.env
-	return e.Budget != 0 && e.flight.packets-q.reqCharged()+q.reqFlying() >= e.Budget
+	f := q.flight
+	return f.Budget != 0 && f.packets-q.reqCharged()+q.reqFlying() >= f.Budget
 }
 
 // reqStopped reports whether the budget, or others that it stopped before, keep

@@ -44,13 +44,13 @@ func TestReqBudget(t *testing.T) {
 // What others have in flight counts, and so do those that wait before us.
 func TestReqBudgetOfOthers(t *testing.T) {
 	reqEach(t, nil, func(r *reqRig) {
-		r.env.Budget, r.env.flight.packets = 10, 8
+		r.env.Budget, r.env.packets = 10, 8
 		for range 3 {
 			r.send(1)
 		}
 		r.expect("SEND_ONLY 0 1B A", "SEND_ONLY 1 1B A")
 		r.stopped(reqBudget)
-		r.env.flight.packets -= 8 // those of the others were answered
+		r.env.packets -= 8 // those of the others were answered
 		r.env.Queued = true
 		r.expect()
 		r.stopped(reqBudget)

@@ -1,7 +1,11 @@
 package xsktest
 
 import (
+	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,6 +28,9 @@ type Waiter struct {
 	timer  *time.Timer
 	state  atomic.Uint32
 	closed atomic.Bool
+
+	mu      sync.Mutex
+	watched map[int]*watch // by descriptor
 }
 
 var _ xsk.Waiter = (*Waiter)(nil)
@@ -31,7 +38,7 @@ var _ xsk.Waiter = (*Waiter)(nil)
 // NewWaiter returns a waiter for ports. A port has one waiter at a time: the
 // latest.
 func NewWaiter(ports ...*Port) *Waiter {
-	w := &Waiter{ports: ports, bell: make(chan struct{}, 1), done: make(chan struct{}), timer: time.NewTimer(time.Hour)}
+	w := &Waiter{watched: map[int]*watch{}, ports: ports, bell: make(chan struct{}, 1), done: make(chan struct{}), timer: time.NewTimer(time.Hour)}
 	w.timer.Stop()
 	for _, p := range ports {
 		p.waiter.Store(w)
@@ -119,5 +126,12 @@ func (w *Waiter) Close() error {
 		p.waiter.CompareAndSwap(w, nil)
 	}
 	close(w.done)
-	return nil
+	w.mu.Lock()
+	fds := slices.Collect(maps.Keys(w.watched))
+	w.mu.Unlock()
+	var errs []error
+	for _, fd := range fds {
+		errs = append(errs, w.Unwatch(fd))
+	}
+	return errors.Join(errs...)
 }
