@@ -16,13 +16,13 @@ var (
 	// ErrConfig: an option is out of its range.
 	ErrConfig = errors.New("bad option")
 	// ErrUnsupported: the device cannot do what was asked for.
-	ErrUnsupported = errors.New("not supported by this device")
+	ErrUnsupported = verbs.ErrUnsupported
 	// ErrLimit: as many objects exist as the device can have.
-	ErrLimit = errors.New("too many objects")
+	ErrLimit = verbs.ErrLimit
 	// ErrNoGID: the GID index names no address.
-	ErrNoGID = errors.New("no such GID")
+	ErrNoGID = verbs.ErrNoGID
 	// ErrMTU: the path MTU does not fit the link.
-	ErrMTU = errors.New("path MTU too large")
+	ErrMTU = verbs.ErrMTU
 	// ErrNoRoute: the host has no route to the peer through the interface.
 	ErrNoRoute = verbs.ErrNoRoute
 	// ErrNoNeighbour: nobody answered for the peer's or gateway's address.
@@ -32,7 +32,7 @@ var (
 	// ErrNoSource: the device has no such address.
 	ErrNoSource = verbs.ErrNoSource
 	// ErrGroup: the host could not join a multicast group.
-	ErrGroup = errors.New("cannot join the multicast group")
+	ErrGroup = verbs.ErrGroup
 	// ErrInvalid: an argument is not an object of this device.
 	ErrInvalid = verbs.ErrInvalid
 	// ErrBusy: the object is in use by others.

@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 )
 
 // Context is an open device (ibv_context).
 type Context struct {
-	p Provider
+	p    Provider
+	lost *atomic.Bool // set when the device has ended by itself
 
 	mu      sync.Mutex
 	closed  bool
@@ -22,10 +24,15 @@ type Context struct {
 }
 
 // NewContext makes a Context of a provider. Providers call it; programs get
-// their Context from datapath.Open.
+// their Context from datapath.Open or Open.
 func NewContext(p Provider) *Context {
+	lost := new(atomic.Bool)
+	if l, ok := p.(interface{ Lost() *atomic.Bool }); ok {
+		lost = l.Lost()
+	}
 	return &Context{
 		p:       p,
+		lost:    lost,
 		pds:     map[*PD]struct{}{},
 		cqs:     map[*CQ]struct{}{},
 		qps:     map[ProviderQP]*QP{},

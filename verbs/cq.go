@@ -92,7 +92,7 @@ func (cq *CQ) take(wcs []WC) int {
 
 // Err says why the queue is unusable: ErrClosed or ErrCorrupted, or nil.
 func (cq *CQ) Err() error {
-	if cq.gone.Load() {
+	if cq.gone.Load() || cq.ctx.lost.Load() {
 		return ErrClosed
 	}
 	cq.mu.Lock()

@@ -3,6 +3,9 @@ package verbs
 import (
 	"errors"
 	"fmt"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/session"
 )
 
 // Errors of this package; test with errors.Is.
@@ -23,6 +26,36 @@ var (
 	ErrPermission = errors.New("not permitted")
 	// ErrOverflow: the completion queue was too small and completions were lost.
 	ErrOverflow = errors.New("completion queue overflowed")
+	// ErrUnsupported: the device cannot do what was asked for.
+	ErrUnsupported = errors.New("not supported by this device")
+	// ErrLimit: as many objects, or bytes, exist as the device or the user can have.
+	ErrLimit = errors.New("too many objects")
+	// ErrNoGID: the GID index names no address.
+	ErrNoGID = errors.New("no such GID")
+	// ErrMTU: the path MTU does not fit the link.
+	ErrMTU = errors.New("path MTU too large")
+	// ErrGroup: the host could not join a multicast group.
+	ErrGroup = errors.New("cannot join the multicast group")
+)
+
+// Errors of QP.Modify (IBTA vol. 1, 11.2.4.2), which name the attribute.
+var (
+	// ErrTransition: a queue pair cannot go from one state to the other.
+	ErrTransition = ibv.ErrTransition
+	// ErrAttrMask: the transition lacks an attribute, or takes none such.
+	ErrAttrMask = ibv.ErrAttrMask
+	// ErrAttrValue: an attribute has a value outside its range.
+	ErrAttrValue = ibv.ErrAttrValue
+	// ErrDraining: the send queue has not drained yet.
+	ErrDraining = ibv.ErrDraining
+)
+
+// Errors of Open and Devices, besides those above.
+var (
+	// ErrNoDaemon: no daemon has its socket in the runtime directory.
+	ErrNoDaemon = session.ErrNoDaemon
+	// ErrVersion: program and daemon have no version of their protocol in common.
+	ErrVersion = session.ErrVersion
 )
 
 // OpError says which call on which object failed.

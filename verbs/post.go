@@ -292,7 +292,7 @@ func checkFlush(wr *SendWR) error {
 }
 
 func (q *QP) sendable() error {
-	if q.gone.Load() {
+	if q.gone.Load() || q.ctx.lost.Load() {
 		return ErrClosed
 	}
 	if q.sq == nil {
@@ -308,7 +308,7 @@ func (q *QP) sendable() error {
 
 // putRecv checks wr and writes it to the i-th unpublished slot.
 func (q *QP) putRecv(wr *RecvWR, i int) error {
-	if q.gone.Load() {
+	if q.gone.Load() || q.ctx.lost.Load() {
 		return ErrClosed
 	}
 	switch {

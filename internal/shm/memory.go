@@ -161,3 +161,28 @@ func Unlock(b []byte) {
 		_ = unix.Munlock(b) // it may not have been locked
 	}
 }
+
+// Prefetch has the pages of n bytes at an address of this process brought into memory,
+// to be written or only to be read. Pages that are missing are unix.EFAULT or
+// unix.ENOMEM.
+func Prefetch(addr, n uint64, write bool) error {
+	if n == 0 {
+		return nil
+	}
+	how := unix.MADV_POPULATE_READ
+	if write {
+		how = unix.MADV_POPULATE_WRITE
+	}
+	page := uint64(os.Getpagesize())
+	start := addr &^ (page - 1)
+	end := (addr + n + page - 1) &^ (page - 1)
+	if _, _, errno := unix.Syscall(unix.SYS_MADVISE, uintptr(start), uintptr(end-start), uintptr(how)); errno != 0 {
+		return errno
+	}
+	return nil
+}
+
+// Yield lets other threads that wait for this CPU run, those of other processes too.
+func Yield() {
+	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // it cannot fail
+}

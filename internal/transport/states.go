@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 
@@ -11,13 +10,13 @@ import (
 // Errors of Modify.
 var (
 	// ErrTransition says that a queue pair cannot go from one state to the other.
-	ErrTransition = errors.New("transport: invalid state transition")
+	ErrTransition = ibv.ErrTransition
 	// ErrAttrMask says that a transition lacks an attribute or takes none such.
-	ErrAttrMask = errors.New("transport: wrong set of attributes")
+	ErrAttrMask = ibv.ErrAttrMask
 	// ErrAttrValue says that an attribute has a value outside its range.
-	ErrAttrValue = errors.New("transport: invalid attribute")
+	ErrAttrValue = ibv.ErrAttrValue
 	// ErrDraining says that the send queue has not drained yet.
-	ErrDraining = errors.New("transport: send queue is draining")
+	ErrDraining = ibv.ErrDraining
 )
 
 // attrSet is what a transition takes besides STATE.

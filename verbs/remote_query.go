@@ -1,0 +1,141 @@
+package verbs
+
+import (
+	"context"
+	"errors"
+	"math"
+	"net"
+	"time"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/proto"
+	"github.com/roce-xdp/roce-xdp/internal/session"
+)
+
+// small is n as an int, on 32-bit machines too.
+func small(n uint32) int { return int(min(n, math.MaxInt32)) }
+
+func (d *remote) QueryDevice() (DeviceAttr, error) {
+	var r proto.DeviceAttr
+	if err := d.do(proto.OpQueryDevice, &proto.Empty{}, &r); err != nil {
+		return DeviceAttr{}, err
+	}
+	return DeviceAttr{
+		Name: proto.Text(r.Name[:]), FWVersion: proto.Text(r.FWVersion[:]), XDPMode: proto.Text(r.XDPMode[:]),
+		NodeGUID: r.NodeGUID, SysImageGUID: r.SysImageGUID, VendorID: r.VendorID, HWVersion: r.HWVersion,
+		MaxMRSize: r.MaxMRSize, MaxQP: small(r.MaxQP), MaxQPWR: small(r.MaxQPWR), MaxSGE: small(r.MaxSGE), MaxInline: small(r.MaxInline),
+		MaxCQ: small(r.MaxCQ), MaxCQE: small(r.MaxCQE), MaxSRQ: small(r.MaxSRQ), MaxSRQWR: small(r.MaxSRQWR), MaxSRQSGE: small(r.MaxSRQSGE),
+		MaxXRCD: small(r.MaxXRCD), MaxMR: small(r.MaxMR), MaxMW: small(r.MaxMW), MaxAH: small(r.MaxAH), MaxPD: small(r.MaxPD),
+		MaxMcastGrp: small(r.MaxMcastGrp), MaxMcastQP: small(r.MaxMcastQP), MaxMcastTotal: small(r.MaxMcastTotal),
+		MaxQPRDAtom: small(r.MaxQPRDAtom), MaxQPInitRDAtm: small(r.MaxQPInitRDAtom),
+		AtomicGlobal: r.AtomicGlobal != 0, NumPorts: small(r.NumPorts), NumWorkers: small(r.NumWorkers), ZeroCopy: r.ZeroCopy != 0,
+		Caps: DeviceCap(r.Caps), LocalCAAckDelay: r.LocalCAAckDelay,
+		MaxCQCount: small(r.MaxCQCount), MaxCQPeriod: time.Duration(min(r.MaxCQPeriodNS, math.MaxInt64)),
+		CompletionTimestampMask: r.CompletionTimestampMask, HCACoreClockKHz: r.HCACoreClockKHz,
+		ODP: ODPCaps{Supported: r.ODPSupported != 0, Implicit: r.ODPImplicit != 0, RC: ODPCap(r.ODPRC), UC: ODPCap(r.ODPUC), UD: ODPCap(r.ODPUD)},
+	}, nil
+}
+
+func (d *remote) QueryPort() (PortAttr, error) {
+	var r proto.PortAttr
+	if err := d.do(proto.OpQueryPort, &proto.Empty{}, &r); err != nil {
+		return PortAttr{}, err
+	}
+	return PortAttr{
+		State: PortState(min(r.State, math.MaxUint8)), MaxMTU: MTU(min(r.MaxMTU, math.MaxUint8)), ActiveMTU: MTU(min(r.ActiveMTU, math.MaxUint8)),
+		LinkMTU: small(r.LinkMTU), GIDTableLen: small(r.GIDTableLen), PKeyTableLen: small(r.PKeyTableLen), MaxMsgSize: r.MaxMsgSize,
+		SpeedMbps: small(r.SpeedMbps), ActiveSpeed: small(r.ActiveSpeed), ActiveWidth: small(r.ActiveWidth),
+		BadPKeyCntr: r.BadPKeyCntr, QKeyViolCntr: r.QKeyViolCntr, IfIndex: small(r.IfIndex),
+		MAC: net.HardwareAddr(append([]byte(nil), r.MAC[:min(r.MACLen, uint32(len(r.MAC)))]...)),
+	}, nil
+}
+
+func (d *remote) QueryClock() (Clock, error) {
+	var r proto.Clock
+	if err := d.do(proto.OpQueryClock, &proto.Empty{}, &r); err != nil {
+		return Clock{}, err
+	}
+	return Clock{Raw: r.RawNS, Wall: time.Unix(r.WallSec, int64(r.WallNSec))}, nil
+}
+
+func (d *remote) GIDs() ([]GIDEntry, error) {
+	entries, err := session.List(context.Background(), d.s, proto.OpQueryGIDs, func(r *proto.GIDsReply) (uint32, uint32, []proto.GIDEntry) {
+		return r.Total, r.Count, r.Entry[:]
+	})
+	if err != nil {
+		return nil, fromDaemon(err)
+	}
+	all := make([]GIDEntry, len(entries))
+	for i, e := range entries {
+		all[i] = GIDEntry{Index: small(e.Index), GID: e.GID, Valid: e.Valid != 0, VLAN: e.VLAN, IfIndex: small(e.IfIndex)}
+	}
+	return all, nil
+}
+
+func (d *remote) Counters() ([]CounterValue, error) {
+	entries, err := session.List(context.Background(), d.s, proto.OpCounters, func(r *proto.CountersReply) (uint32, uint32, []proto.Counter) {
+		return r.Total, r.Count, r.Entry[:]
+	})
+	if err != nil {
+		return nil, fromDaemon(err)
+	}
+	all := make([]CounterValue, len(entries))
+	for i := range entries {
+		all[i] = CounterValue{Name: proto.Text(entries[i].Name[:]), Value: entries[i].Value}
+	}
+	return all, nil
+}
+
+// Resolve has the daemon find the way. It gives up when ctx does; until then the
+// daemon's answer counts, which says what is missing.
+func (d *remote) Resolve(ctx context.Context, req *ResolveRequest) (Resolution, error) {
+	if err := ctx.Err(); err != nil {
+		return Resolution{}, err
+	}
+	m := &proto.Resolve{Dst: proto.AddrOf(req.Dst), Src: proto.AddrOf(req.Src), TOS: req.TOS}
+	iface := req.Interface
+	if iface == "" {
+		iface = req.Dst.Zone() // zones do not travel
+	}
+	if len(iface) >= len(m.Interface) {
+		return Resolution{}, invalid("interface %q: its name is too long", iface)
+	}
+	proto.PutText(m.Interface[:], iface)
+	if t, ok := ctx.Deadline(); ok {
+		m.WaitNS = uint64(max(time.Until(t), 1))
+	}
+	patient, cancel := answered(ctx)
+	defer cancel()
+	var r proto.Resolution
+	fds, err := d.s.Call(patient, proto.OpResolve, m, &r)
+	fds.Close()
+	if err != nil {
+		if patient.Err() != nil && ctx.Err() != nil {
+			return Resolution{}, ctx.Err()
+		}
+		return Resolution{}, fromDaemon(err)
+	}
+	return Resolution{
+		Dst: r.Dst.Netip(), Src: r.Src.Netip(), Local: r.Local != 0, SGIDIndex: int(r.SGIDIndex),
+		Interface: proto.Text(r.Interface[:]), IfIndex: small(r.IfIndex), Device: proto.Text(r.Device[:]), VLAN: r.VLAN,
+		NextHop: r.NextHop.Netip(), Table: small(r.Table), DstMAC: r.DstMAC, SrcMAC: r.SrcMAC, Neighbour: proto.Text(r.Neighbour[:]),
+		LinkMTU: small(r.LinkMTU), PathMTU: small(r.PathMTU), MTU: ibv.MTU(min(r.MTU, math.MaxUint8)), HopLimit: r.HopLimit,
+	}, nil
+}
+
+// lateAnswer is how long after a deadline the daemon, which has it too, may say what it
+// has not got by then.
+const lateAnswer = time.Second
+
+// answered is ctx with a deadline that is a little later.
+func answered(ctx context.Context) (context.Context, context.CancelFunc) {
+	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() {
+		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+			time.AfterFunc(lateAnswer, cancel)
+			return
+		}
+		cancel()
+	})
+	return patient, func() { stop(); cancel() }
+}
