@@ -7,7 +7,7 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unkn
 LDFLAGS := -s -w -X github.com/roce-xdp/roce-xdp/internal/buildinfo.version=$(VERSION)
 
 # Debian packages, by what needs them. `make build` and `make demo` need none.
-PACKAGES_TEST     := gcc libc6-dev iproute2 iputils-ping util-linux procps ethtool bpftool tshark
+PACKAGES_TEST     := gcc libc6-dev iproute2 iputils-ping util-linux procps ethtool bpftool tshark systemd
 PACKAGES_GENERATE := clang-14 llvm-14 libbpf-dev
 PACKAGES_BENCH    := iproute2 iperf3 sockperf
 PACKAGES_INTEROP  := iproute2 util-linux nftables tcpdump tshark qemu-system-x86 cpio kmod xz-utils
@@ -49,7 +49,7 @@ test: deps check-format check-generated ## everything: vet, unit tests, race det
 	@$(MAKE) --no-print-directory test-unit test-race
 
 # A missing capability fails instead of skipping: root is demanded, not hoped for.
-test-unit test-race: export ROCE_XDP_REQUIRE = netns,xdp,tshark,clang
+test-unit test-race: export ROCE_XDP_REQUIRE = netns,xdp,tshark,clang,systemd
 
 # `go test` with the same output; of everything, it also holds that each rule of
 # docs/rules.md has a test that passed, and that docs/conformance.md says which.
