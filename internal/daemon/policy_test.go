@@ -1,0 +1,110 @@
+package daemon
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/roce-xdp/roce-xdp/internal/daemon/config"
+	"github.com/roce-xdp/roce-xdp/internal/daemon/peercred"
+)
+
+func policyOf(t *testing.T, text string) *policy {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "toml")
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := (&config.Source{File: file, Interfaces: []string{"eth0"}}).Load()
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := new(policy)
+	if err := p.set(c); err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+func TestPolicy(t *testing.T) {
+	const rules = `
+[limits]
+max_qps = 10
+max_cqs = 20
+[[allow]]
+users = ["nobody", "4711"]
+max_qps = 1
+[[allow]]
+groups = ["daemon"]
+max_cqs = 2
+[[allow]]
+users = ["root"]
+max_qps = 5
+`
+	p := policyOf(t, rules)
+	for _, tt := range []struct {
+		name     string
+		who      peercred.Cred
+		qps, cqs int // 0: not admitted
+	}{
+		{"by name", peercred.Cred{UID: 65534}, 1, 20},
+		{"by number", peercred.Cred{UID: 4711}, 1, 20},
+		{"by group", peercred.Cred{UID: 9, GID: 1}, 10, 2},
+		{"by another group", peercred.Cred{UID: 9, GID: 9, Groups: []uint32{8, 1}}, 10, 2},
+		{"the first that fits", peercred.Cred{UID: 4711, GID: 1}, 1, 20},
+		{"root has no right of its own", peercred.Cred{UID: 0, GID: 0}, 5, 20},
+		{"nobody else", peercred.Cred{UID: 9, GID: 9}, 0, 0},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			l, err := p.decide(&tt.who)
+			if tt.qps == 0 {
+				if !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), "user 9") {
+					t.Errorf("%+v, %v", l, err)
+				}
+				return
+			}
+			if err != nil || *l.QPs != tt.qps || *l.CQs != tt.cqs || l.MRs != nil {
+				t.Errorf("%+v, %v", l, err)
+			}
+		})
+	}
+	if l, err := policyOf(t, "[limits]\nmax_qps = 3\n").decide(&peercred.Cred{UID: 9}); err != nil || *l.QPs != 3 {
+		t.Errorf("without entries: %+v, %v", l, err)
+	}
+	if l, err := policyOf(t, rules+"[[allow]]\n").decide(&peercred.Cred{UID: 9}); err != nil || *l.QPs != 10 {
+		t.Errorf("an entry for everyone: %+v, %v", l, err)
+	}
+}
+
+func TestControlPolicy(t *testing.T) {
+	me := uint32(os.Geteuid())
+	p := policyOf(t, "")
+	for uid, want := range map[uint32]bool{0: true, me: true, 4711: false} {
+		if got := p.control(&peercred.Cred{UID: uid, GID: 1}); got != want {
+			t.Errorf("user %d: %v", uid, got)
+		}
+	}
+	p = policyOf(t, "group = \"daemon\"\n")
+	if !p.control(&peercred.Cred{UID: 4711, GID: 1}) || p.control(&peercred.Cred{UID: 4711, GID: 2}) {
+		t.Error("the control group")
+	}
+}
+
+// A name that is unknown changes nothing.
+func TestPolicyKeepsWhatItHas(t *testing.T) {
+	p := policyOf(t, "[limits]\nmax_qps = 3\n")
+	for _, c := range []*config.Config{
+		{Group: "no-such-group"},
+		{Allow: []config.Rule{{Users: []string{"no-such-user"}}}},
+		{Allow: []config.Rule{{}, {Groups: []string{"no-such-group"}}}},
+	} {
+		if err := p.set(c); !errors.Is(err, config.ErrConfig) || !strings.Contains(err.Error(), "no-such") {
+			t.Errorf("%+v: %v", c, err)
+		}
+	}
+	if l, err := p.decide(&peercred.Cred{UID: 9}); err != nil || *l.QPs != 3 {
+		t.Errorf("%+v, %v", l, err)
+	}
+}

@@ -1,0 +1,98 @@
+package daemon
+
+import (
+	"errors"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+
+	"github.com/roce-xdp/roce-xdp/internal/daemon/control"
+)
+
+func TestRunDirIsOneDaemons(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a", "b")
+	d, err := openRunDir(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := openRunDir(path); !errors.Is(err, ErrRunning) || !strings.Contains(err.Error(), path) {
+		t.Errorf("second: %v", err)
+	}
+	if err := prepareDir(path, 4711, 4711); !errors.Is(err, ErrRunning) {
+		t.Errorf("prepare: %v", err)
+	}
+	if err := d.close(); err != nil {
+		t.Error(err)
+	}
+	d, err = openRunDir(path)
+	if err != nil {
+		t.Fatalf("after the first has ended: %v", err)
+	}
+	d.close()
+}
+
+func TestListenReplacesADeadSocket(t *testing.T) {
+	d, err := openRunDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	for range 2 {
+		l, err := d.listen("unixpacket", "x.sock", 0o640, os.Getegid())
+		if err != nil {
+			t.Fatal(err)
+		}
+		info, err := os.Stat(filepath.Join(d.path, "x.sock"))
+		if err != nil || info.Mode().Perm() != 0o640 {
+			t.Errorf("%v, %v", info, err)
+		}
+		c, err := net.Dial("unixpacket", l.Addr().String())
+		if err != nil {
+			t.Error(err)
+		} else {
+			c.Close()
+		}
+		l.SetUnlinkOnClose(false) // as if the daemon had been killed
+		l.Close()
+	}
+	long := &runDir{path: "/" + strings.Repeat("x", maxSocketPath)}
+	if _, err := long.listen("unix", "y", 0o600, -1); err == nil || !strings.Contains(err.Error(), "too long") {
+		t.Errorf("a long path: %v", err)
+	}
+	if _, err := (&runDir{path: "/nonexistent"}).listen("unix", "y", 0o600, -1); err == nil {
+		t.Error("a directory that is not there")
+	}
+}
+
+// The directory goes to the daemon's user, unless it holds other things.
+func TestPrepareDir(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("needs root: files are given away")
+	}
+	owner := func(path string) int {
+		info, err := os.Stat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return int(info.Sys().(*syscall.Stat_t).Uid)
+	}
+	path := filepath.Join(t.TempDir(), "run")
+	if err := prepareDir(path, 4711, 4711); err != nil || owner(path) != 4711 {
+		t.Errorf("new: owner %d, %v", owner(path), err)
+	}
+	if err := os.WriteFile(filepath.Join(path, control.SocketName), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := prepareDir(path, 4712, 4712); err != nil || owner(path) != 4712 {
+		t.Errorf("another daemon's: owner %d, %v", owner(path), err)
+	}
+	if err := os.WriteFile(filepath.Join(path, "diary"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := prepareDir(path, 4713, 4713); err != nil || owner(path) != 4712 {
+		t.Errorf("somebody's: owner %d, %v", owner(path), err)
+	}
+}
