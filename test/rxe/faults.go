@@ -16,21 +16,30 @@ var faults = []struct {
 }{
 	{"WRITE_BAD_RKEY", 18, 7, 7, badKey(verbs.OpRDMAWrite)},
 	{"READ_BAD_RKEY", 18, 7, 7, badKey(verbs.OpRDMARead)},
+	{"ATOMIC_BAD_RKEY", 18, 7, 7, badKey(verbs.OpAtomicFetchAdd)},
+	{"ATOMIC_WRITE_BAD_RKEY", 18, 7, 7, badKey(verbs.OpAtomicWrite)},
+	{"FLUSH_BAD_RKEY", 18, 7, 7, badKey(verbs.OpFlush)},
 	{"WRITE_OUT_OF_RANGE", 18, 7, 7, outOfRange},
+	{"READ_OUT_OF_RANGE", 18, 7, 7, readOutOfRange},
+	{"WINDOW_OUT_OF_RANGE", 18, 7, 7, outOfWindow},
+	{"ATOMIC_WITHOUT_RIGHT", 18, 7, 7, noAtomicRight},
 	{"SEND_TOO_LONG", 18, 7, 7, sendTooLong},
-	{"ATOMIC_MISALIGNED", 18, 7, 7, misaligned},
+	{"ATOMIC_MISALIGNED", 18, 7, 7, misaligned(verbs.OpAtomicFetchAdd)},
+	{"ATOMIC_WRITE_MISALIGNED", 18, 7, 7, misaligned(verbs.OpAtomicWrite)},
 	{"INVALIDATE_REGION", 17, 1, 7, invalidateRegion},
 	{"RNR", 18, 7, 7, notReady},
 	{"RNR_BURST", 18, 7, 7, notReadyBurst},
+	{"RNR_WRITE_WITH_IMM", 18, 7, 7, notReadyWrite},
 	{"RNR_EXCEEDED", 18, 7, 2, neverReady},
 	{"RETRY_EXCEEDED", 17, 2, 7, noAnswer},
 }
 
 func badKey(op verbs.Opcode) func(*trial) {
 	return func(t *trial) {
-		before := t.clear(t.resp, 16)
-		unread := t.clear(t.req, 16)
-		id := t.post(request{Op: op, Off: target, N: 16, Addr: target, RKey: t.respEnd.RKey ^ 0xff})
+		const n = 8
+		before := t.clear(t.resp, n)
+		unread := t.clear(t.req, n)
+		id := t.post(request{Op: op, Off: word, N: n, Addr: word, RKey: t.respEnd.RKey ^ 0xff})
 		t.refused(id, verbs.WCRemoteAccess)
 		t.same(t.resp, target-guard, before)
 		t.same(t.req, target-guard, unread)
@@ -71,11 +80,55 @@ func sendTooLong(t *trial) {
 	t.same(t.resp, target-guard, before)
 }
 
-func misaligned(t *trial) {
+// readOutOfRange begins one byte before the end of the region.
+func readOutOfRange(t *trial) {
+	unread := t.clear(t.req, 16)
+	id := t.post(request{Op: verbs.OpRDMARead, Off: target, N: 16, Addr: regionLen - 1})
+	t.refused(id, verbs.WCRemoteAccess)
+	t.same(t.req, target-guard, unread)
+}
+
+// outOfWindow writes one byte more than a window has, within its region. rdma_rxe
+// looks at the region's bounds only.
+func outOfWindow(t *trial) {
+	const n = 3000
+	before := t.clear(t.resp, n)
+	if t.err != nil {
+		return
+	}
+	key, err := t.resp.window(target, n-1)
+	t.try(t.resp, "bind window", err)
+	t.fill(t.req, source, n, "beyond")
+	id := t.post(request{Op: verbs.OpRDMAWrite, Off: source, N: n, Addr: target, RKey: key})
+	if t.resp.name() == rxeName {
+		t.completesAs(t.req, id, verbs.WCRDMAWrite)
+		t.placed(t.resp, before, "beyond")
+		return
+	}
+	t.refused(id, verbs.WCRemoteAccess)
+	t.same(t.resp, target-guard, before)
+}
+
+// noAtomicRight adds through a window that may be read and written.
+func noAtomicRight(t *trial) {
 	t.setWord(t.resp, 5)
-	id := t.post(request{Op: verbs.OpAtomicFetchAdd, Off: target, N: 8, Addr: word + 4, Cmp: 1})
-	t.refused(id, verbs.WCRemoteInvalidRequest)
+	if t.err != nil {
+		return
+	}
+	key, err := t.resp.window(word, 8)
+	t.try(t.resp, "bind window", err)
+	id := t.post(request{Op: verbs.OpAtomicFetchAdd, Off: target, N: 8, Addr: word, Cmp: 1, RKey: key})
+	t.refused(id, verbs.WCRemoteAccess)
 	t.sameWord(t.resp, word, 5)
+}
+
+func misaligned(op verbs.Opcode) func(*trial) {
+	return func(t *trial) {
+		t.setWord(t.resp, 5)
+		id := t.post(request{Op: op, Off: word, N: 8, Addr: word + 4, Cmp: 1})
+		t.refused(id, verbs.WCRemoteInvalidRequest)
+		t.sameWord(t.resp, word, 5)
+	}
 }
 
 // invalidateRegion names the key of a region, which no peer may invalidate: the
@@ -129,6 +182,20 @@ func notReadyBurst(t *trial) {
 		t.receives(rs[i], verbs.WCRecv, n, 0, 0)
 	}
 	t.same(t.resp, target, data("burst", n))
+}
+
+// notReadyWrite writes with an immediate before there is a receive for it.
+func notReadyWrite(t *trial) {
+	const n = 3000
+	t.fill(t.req, source, n, "rnr")
+	before := t.clear(t.resp, n)
+	id := t.post(request{Op: verbs.OpRDMAWriteWithImm, Off: source, N: n, Addr: target, Imm: immediate})
+	t.pause(100 * time.Millisecond)
+	t.quiet(t.req)
+	r := t.recv(0)
+	t.completesAs(t.req, id, verbs.WCRDMAWrite)
+	t.receives(r, verbs.WCRecvRDMAWithImm, n, verbs.WCWithImm, immediate)
+	t.placed(t.resp, before, "rnr")
 }
 
 func neverReady(t *trial) {

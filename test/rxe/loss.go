@@ -129,6 +129,7 @@ var losses = []struct {
 	{"READ_RESPONSE_LAST_OF_ALL", 7, lossyRead(wire.ReadRespLast, nth(lossCount-1, lossPackets-1))},
 	{"ATOMIC_REQUEST", 7, lossyAtomic(wire.FetchAdd, requesterPSN)},
 	{"ATOMIC_ACK", 7, lossyAtomic(wire.AtomicAck, requesterPSN)},
+	{"ATOMIC_CMP_ACK", 7, lossySwap},
 	{"ATOMIC_WRITE_REQUEST", 7, lossyAtomicWrite(wire.AtomicWrite)},
 	{"ATOMIC_WRITE_ANSWER", 7, lossyAtomicWrite(wire.ReadRespOnly)},
 	{"FLUSH_REQUEST", 7, lossyFlush(wire.Flush)},
@@ -213,6 +214,21 @@ func lossyAtomic(op wire.Opcode, p psn.PSN) func(*trial) {
 		t.sameWord(t.resp, word, 111)
 		t.dropped()
 	}
+}
+
+// lossySwap swaps twice and loses the first answer: were it executed again it
+// would find what it has stored.
+func lossySwap(t *trial) {
+	t.setWord(t.resp, 1)
+	t.drop(match{op: wire.AtomicAck, psn: requesterPSN})
+	a := t.post(request{Op: verbs.OpAtomicCmpAndSwp, Off: target, N: 8, Addr: word, Cmp: 1, Swap: 2})
+	b := t.post(request{Op: verbs.OpAtomicCmpAndSwp, Off: target + 8, N: 8, Addr: word, Cmp: 2, Swap: 1})
+	t.completesAs(t.req, a, verbs.WCCompSwap)
+	t.completesAs(t.req, b, verbs.WCCompSwap)
+	t.sameWord(t.req, target, 1)
+	t.sameWord(t.req, target+8, 2)
+	t.sameWord(t.resp, word, 1)
+	t.dropped()
 }
 
 // lossyAtomicWrite loses a request or its answer. rdma_rxe repeats the request

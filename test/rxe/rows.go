@@ -51,12 +51,13 @@ func rows() []row {
 	}
 	all = append(all, largeRows()...)
 	all = append(all, impairedRows()...)
-	for i, c := range faults {
-		f := families[i%2]
-		for _, ours := range []bool{true, false} {
-			p := usual(f, mtus[i%2])
-			p.timeout, p.retry, p.rnr = c.timeout, c.retry, c.rnr
-			all = append(all, trialRow("errors", c.name, ours, p, c.run))
+	for _, c := range faults {
+		for i, f := range families {
+			for _, ours := range []bool{true, false} {
+				p := usual(f, mtus[i])
+				p.timeout, p.retry, p.rnr = c.timeout, c.retry, c.rnr
+				all = append(all, trialRow("errors", c.name, ours, p, c.run))
+			}
 		}
 	}
 	for _, c := range losses {

@@ -52,8 +52,8 @@ func TestRows(t *testing.T) {
 		}
 	}
 	for _, f := range faults {
-		if n := kinds["errors/"+f.name]; n != 2 {
-			t.Errorf("error %s has %d rows, want both roles", f.name, n)
+		if n := kinds["errors/"+f.name]; n != 2*len(families) {
+			t.Errorf("error %s has %d rows, want both roles and families", f.name, n)
 		}
 	}
 	for _, l := range losses {
