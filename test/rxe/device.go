@@ -46,7 +46,7 @@ func (d *device) serve(r *rig) error {
 		_ = cmd.Wait() // ended by our signal
 		return nil
 	}
-	for end := time.Now().Add(30 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(50 * time.Second); ; time.Sleep(200 * time.Millisecond) {
 		c, err := dialGuest(ctx, r.ns, families[0])
 		if err == nil {
 			return c.close()
