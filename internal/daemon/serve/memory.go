@@ -36,11 +36,7 @@ func setMemory(r *resources, q *request, _ *proto.Empty) (any, error) {
 	if err := shm.CheckProcMem(q.fds[0]); err != nil {
 		return nil, err
 	}
-	proc, err := datapath.NewProcessMemory(q.fds[0])
-	if err != nil {
-		return nil, err
-	}
-	r.proc, r.procFD = proc, q.fds.Take(0)
+	r.proc, r.procFD = datapath.NewProcessMemory(q.fds[0]), q.fds.Take(0)
 	return nil, nil
 }
 
