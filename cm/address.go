@@ -2,9 +2,13 @@ package cm
 
 import (
 	"context"
+	"fmt"
 	"net"
 	"net/netip"
 	"strconv"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
 // parse reads "10.0.0.2:7471", "[fe80::1]:7471" or "host:7471", which is looked
@@ -34,3 +38,18 @@ func parse(ctx context.Context, s string) (netip.AddrPort, error) {
 // plain is an address as the connection manager has it: without zone, IPv4 not
 // mapped.
 func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+
+// gidIndex is the index of an own address in a VLAN, 0 being none.
+func gidIndex(dev *verbs.Context, a netip.Addr, vlan uint16) (int, error) {
+	gids, err := dev.GIDs()
+	if err != nil {
+		return 0, err
+	}
+	want := ibv.GIDOf(a)
+	for _, g := range gids {
+		if g.GID == want && g.VLAN == vlan {
+			return g.Index, nil
+		}
+	}
+	return 0, fmt.Errorf("%w: %s does not have the address %s in VLAN %d any more", ErrNoSource, dev.Name(), a, vlan)
+}

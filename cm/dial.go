@@ -92,7 +92,7 @@ func (c *Conn) connect(ctx context.Context) error {
 		return err
 	}
 	err = c.d.client.Connect(c.id, &cmfsm.Route{
-		Local: c.local, Remote: c.remote, MTU: c.cfg.limit(way.MTU), HopLimit: way.HopLimit,
+		Local: c.local, Remote: c.remote, MTU: c.cfg.limit(way.MTU), HopLimit: way.HopLimit, VLAN: way.VLAN,
 	}, &p)
 	if err != nil {
 		return err

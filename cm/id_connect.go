@@ -67,7 +67,7 @@ func (id *ID) Connect(p *ConnParam) error {
 		in := id.filled(p)
 		id.param = in
 		return e.d.client.Connect(e.id, &cmfsm.Route{
-			Local: id.LocalAddr(), Remote: id.RemoteAddr(), MTU: id.way.MTU, HopLimit: id.way.HopLimit,
+			Local: id.LocalAddr(), Remote: id.RemoteAddr(), MTU: id.way.MTU, HopLimit: id.way.HopLimit, VLAN: id.way.VLAN,
 		}, &in)
 	})
 }
@@ -116,7 +116,10 @@ func (id *ID) respond(e end, ev *Event) {
 
 // learned tells the way to the queue pair of a UD service.
 func (id *ID) learned(e end, ev *Event) {
-	index, err := e.d.dev.GIDIndex(id.LocalAddr().Addr())
+	id.call.Lock()
+	vlan := id.way.VLAN
+	id.call.Unlock()
+	index, err := gidIndex(e.d.dev, id.LocalAddr().Addr(), vlan)
 	if err != nil {
 		id.post(Event{Type: EventConnectError, Err: opErr("connect", id.name(), err)})
 		return

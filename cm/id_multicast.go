@@ -46,6 +46,9 @@ func (id *ID) JoinMulticast(group netip.Addr) error {
 // groupSource is the index of the own address that datagrams to a group come from.
 func (id *ID) groupSource(e end, group netip.Addr) (int, error) {
 	if local := id.LocalAddr().Addr(); local.Is4() == group.Is4() && !local.IsUnspecified() {
+		if id.way.found {
+			return gidIndex(e.d.dev, local, id.way.VLAN)
+		}
 		return e.d.dev.GIDIndex(local)
 	}
 	gids, err := e.d.dev.GIDs()

@@ -202,7 +202,7 @@ func (id *ID) foundGroup(dev *verbs.Context, src, dst netip.AddrPort) error {
 	for _, g := range gids {
 		a := g.GID.Addr()
 		if a.Is4() == dst.Addr().Is4() && (!src.Addr().IsValid() || src.Addr().IsUnspecified() || plain(src.Addr()) == a) {
-			return id.found(dev, cmengine.Resolved{Src: a, Dst: dst.Addr()}, netip.AddrPortFrom(a, src.Port()), dst)
+			return id.found(dev, cmengine.Resolved{Src: a, Dst: dst.Addr(), VLAN: g.VLAN}, netip.AddrPortFrom(a, src.Port()), dst)
 		}
 	}
 	return fmt.Errorf("%w for %s on %s", ErrNoSource, dst.Addr(), dev.Name())

@@ -11,9 +11,14 @@ import (
 
 func openIn(t *testing.T, e *netns.End) *verbs.Context {
 	t.Helper()
+	return openWith(t, e, nil)
+}
+
+func openWith(t *testing.T, e *netns.End, o *datapath.Options) *verbs.Context {
+	t.Helper()
 	var dev *verbs.Context
 	err := e.NS.Do(func() (err error) {
-		dev, err = datapath.Open(e.Ifname, nil)
+		dev, err = datapath.Open(e.Ifname, o)
 		return err
 	})
 	if err != nil {

@@ -102,7 +102,7 @@ func attributes(dev *verbs.Context, state verbs.QPState, attr *cmfsm.QPAttr) (ve
 	if state == verbs.QPStateRTS {
 		return a, verbs.AttrState | verbs.AttrSQPSN | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxQPRDAtomic, nil
 	}
-	index, err := dev.GIDIndex(attr.LocalGID.Addr())
+	index, err := gidIndex(dev, attr.LocalGID.Addr(), attr.VLAN)
 	if err != nil {
 		return a, 0, err
 	}

@@ -161,8 +161,8 @@ func (c *client) Resolve(ctx context.Context, q Query) (Resolved, error) {
 	if mtu == 0 {
 		mtu = ibv.MTU256 // the smallest that there is: the device says whether its link carries that
 	}
-	key := cmfsm.Path{Local: r.Src, Remote: r.Dst, TrafficClass: q.TOS, HopLimit: r.HopLimit}
-	return Resolved{Src: r.Src, Dst: r.Dst, MTU: mtu, HopLimit: r.HopLimit}, c.e.reach(ctx, key)
+	key := cmfsm.Path{Local: r.Src, Remote: r.Dst, TrafficClass: q.TOS, HopLimit: r.HopLimit, VLAN: r.VLAN}
+	return Resolved{Src: r.Src, Dst: r.Dst, MTU: mtu, HopLimit: r.HopLimit, VLAN: r.VLAN}, c.e.reach(ctx, key)
 }
 
 // Close ends the client. That it is closed already is no error.

@@ -3,6 +3,7 @@ package cmengine
 import (
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -14,22 +15,21 @@ func notOurs(a netip.Addr, gids []verbs.GIDEntry) error {
 	return fmt.Errorf("%w: %s is not an address of the device, which has %s", verbs.ErrNoSource, a, list(gids))
 }
 
-func has(gids []verbs.GIDEntry, a netip.Addr) bool { return indexOf(gids, a) >= 0 }
+func has(gids []verbs.GIDEntry, a netip.Addr) bool {
+	want := ibv.GIDOf(a)
+	return slices.ContainsFunc(gids, func(e verbs.GIDEntry) bool { return e.GID == want })
+}
 
-// indexOf is the GID index of an address, that without a VLAN first; -1 if the
-// device does not have it.
-func indexOf(gids []verbs.GIDEntry, a netip.Addr) int {
-	want, best := ibv.GIDOf(a), -1
+// indexOf is the GID index of an address in a VLAN, 0 being none; -1 if the device does not
+// have it there.
+func indexOf(gids []verbs.GIDEntry, a netip.Addr, vlan uint16) int {
+	want := ibv.GIDOf(a)
 	for i := range gids {
-		switch e := &gids[i]; {
-		case e.GID != want:
-		case e.VLAN == 0:
-			return e.Index
-		case best < 0:
-			best = e.Index
+		if gids[i].GID == want && gids[i].VLAN == vlan {
+			return gids[i].Index
 		}
 	}
-	return best
+	return -1
 }
 
 func list(gids []verbs.GIDEntry) string {

@@ -124,7 +124,7 @@ func (e *Engine) received(wc *verbs.WC) {
 	}
 	from := cmfsm.Path{
 		Local: own.GID.Addr(), Remote: av.DGID.Addr(), FlowLabel: av.FlowLabel, TrafficClass: av.TrafficClass,
-		HopLimit: hopLimit(e.buf[at : at+verbs.GRHLen]), SL: av.SL,
+		HopLimit: hopLimit(e.buf[at : at+verbs.GRHLen]), SL: av.SL, VLAN: own.VLAN,
 	}
 	// One that is longer than a MAD is cut here, and its length is refused as it was.
 	n := int(wc.ByteLen)

@@ -58,6 +58,7 @@ type Resolved struct {
 	Src, Dst netip.Addr // without zone, IPv4 not mapped
 	MTU      ibv.MTU    // path MTU
 	HopLimit uint8
+	VLAN     uint16 // of Src; 0: none
 }
 
 // Provider is implemented by a verbs.Provider whose connection manager is

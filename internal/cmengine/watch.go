@@ -53,11 +53,8 @@ func (e *Engine) lookAtAddresses() {
 		}
 	}
 	e.gids = gids
-	if len(gone) == 0 {
-		return
-	}
 	// Should the address come back, it may have another index.
-	e.dropPaths(func(key *cmfsm.Path, _ *path) bool { return gone[key.Local] })
+	e.dropPaths(func(key *cmfsm.Path, _ *path) bool { return indexOf(gids, key.Local, key.VLAN) < 0 })
 	for a := range gone {
 		for _, c := range e.clients {
 			c.sink(cmfsm.Event{Type: cmfsm.EventAddrChange, Owner: c.owner, Local: netip.AddrPortFrom(a, 0)})

@@ -36,6 +36,7 @@ func (m *Machine) Connect(now mono.Time, id ID, r *Route, p *ConnParam) error {
 	c.hopLimit = or(r.HopLimit, DefaultHopLimit)
 	c.path = Path{
 		Local: c.local.Addr(), Remote: c.remote.Addr(), TrafficClass: c.opt.TOS, HopLimit: c.hopLimit, SL: r.SL,
+		VLAN: r.VLAN,
 	}
 	if c.local.Addr().Is6() {
 		c.path.FlowLabel = c.flowLabel

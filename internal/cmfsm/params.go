@@ -59,6 +59,7 @@ type Route struct {
 	SL            uint8          // service level, 0 to 7
 	FlowLabel     uint32         // 20 bits, IPv6 only; that of IPv4 comes from the ports, and so does 0
 	PacketLife    uint8          // life of a packet, 4.096 us * 2^n; 0 for 16
+	VLAN          uint16         // of Local; 0: none
 }
 
 // Path is between which addresses a MAD goes and how. Received, Local is its
@@ -69,6 +70,7 @@ type Path struct {
 	TrafficClass  uint8
 	HopLimit      uint8
 	SL            uint8
+	VLAN          uint16 // of Local, which may be an address in several; 0: none
 }
 
 // MAD is a datagram to send from QP1 to QP1.
@@ -89,8 +91,9 @@ type Info struct {
 
 // QPAttr are the attributes of a connected queue pair, complete for INIT, RTR
 // and RTS. State and AV.SGIDIndex are left to the caller: the index is that of
-// LocalGID.
+// LocalGID in VLAN.
 type QPAttr struct {
 	ibv.QPAttr
 	LocalGID ibv.GID
+	VLAN     uint16 // 0: none
 }

@@ -57,7 +57,8 @@ type CMResolved struct {
 	Src, Dst Addr
 	MTU      uint32 // as ibv_mtu
 	HopLimit uint8
-	Pad      [3]uint8
+	Pad      uint8
+	VLAN     uint16
 }
 
 // CMParam is cmfsm.ConnParam.
@@ -83,6 +84,8 @@ type CMConnect struct {
 	HopLimit      uint8
 	SL            uint8
 	PacketLife    uint8
+	VLAN          uint16
+	Pad           [6]uint8
 	Param         CMParam
 }
 
@@ -104,6 +107,8 @@ type CMReject struct {
 type CMQPAttrReply struct {
 	Attr     QPAttr
 	LocalGID [16]byte
+	VLAN     uint16
+	Pad      [6]uint8
 }
 
 // CMInfo is cmfsm.Info.
@@ -171,14 +176,14 @@ func (p *CMParam) FSM() cmfsm.ConnParam {
 func (c *CMConnect) Route() cmfsm.Route {
 	return cmfsm.Route{
 		Local: c.Local.Netip(), Remote: c.Remote.Netip(), MTU: ibv.MTU(c.MTU), HopLimit: c.HopLimit, SL: c.SL,
-		FlowLabel: c.FlowLabel, PacketLife: c.PacketLife,
+		FlowLabel: c.FlowLabel, PacketLife: c.PacketLife, VLAN: c.VLAN,
 	}
 }
 
 // SetRoute is the reverse of Route.
 func (c *CMConnect) SetRoute(r *cmfsm.Route) {
 	c.Local, c.Remote, c.MTU, c.HopLimit, c.SL = AddrPortOf(r.Local), AddrPortOf(r.Remote), uint8(r.MTU), r.HopLimit, r.SL
-	c.FlowLabel, c.PacketLife = r.FlowLabel, r.PacketLife
+	c.FlowLabel, c.PacketLife, c.VLAN = r.FlowLabel, r.PacketLife, r.VLAN
 }
 
 // OptionsOf are o of an id as they travel.

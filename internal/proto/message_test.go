@@ -141,7 +141,7 @@ func TestCMComesBack(t *testing.T) {
 	if diff := cmp.Diff(e, ev.FSM(), cmp.Comparer(func(a, b netip.AddrPort) bool { return a == b })); !ok || diff != "" {
 		t.Error(ok, diff)
 	}
-	r := cmfsm.Route{Local: at("10.0.0.1:1"), Remote: at("10.0.0.2:2"), MTU: 3, HopLimit: 4, SL: 5, FlowLabel: 6, PacketLife: 7}
+	r := cmfsm.Route{Local: at("10.0.0.1:1"), Remote: at("10.0.0.2:2"), MTU: 3, HopLimit: 4, SL: 5, FlowLabel: 6, PacketLife: 7, VLAN: 8}
 	var c CMConnect
 	c.SetRoute(&r)
 	if c.Route() != r {

@@ -51,7 +51,7 @@ func cmResolve(c *connections, q *request, m *proto.CMResolve) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &proto.CMResolved{Src: proto.AddrOf(r.Src), Dst: proto.AddrOf(r.Dst), MTU: uint32(r.MTU), HopLimit: r.HopLimit}, nil
+	return &proto.CMResolved{Src: proto.AddrOf(r.Src), Dst: proto.AddrOf(r.Dst), MTU: uint32(r.MTU), HopLimit: r.HopLimit, VLAN: r.VLAN}, nil
 }
 
 func cmConnect(c *connections, _ *request, m *proto.CMConnect) (any, error) {
@@ -95,7 +95,7 @@ func cmQPAttr(c *connections, _ *request, m *proto.CMAccept) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &proto.CMQPAttrReply{Attr: proto.QPAttrOf(&a.QPAttr), LocalGID: a.LocalGID}, nil
+	return &proto.CMQPAttrReply{Attr: proto.QPAttrOf(&a.QPAttr), LocalGID: a.LocalGID, VLAN: a.VLAN}, nil
 }
 
 func cmInfo(c *connections, _ *request, m *proto.CMID) (any, error) {
