@@ -7,15 +7,15 @@ import (
 	"sync/atomic"
 
 	"github.com/roce-xdp/roce-xdp/internal/daemon/config"
-	"github.com/roce-xdp/roce-xdp/internal/daemon/peercred"
 	"github.com/roce-xdp/roce-xdp/internal/daemon/privilege"
+	"github.com/roce-xdp/roce-xdp/internal/shm"
 )
 
 // ErrNotAllowed: the configuration does not admit the user.
 var ErrNotAllowed = errors.New("not allowed by the daemon's configuration")
 
 // Policy says what the programs of a user may have, or ErrNotAllowed.
-type Policy func(*peercred.Cred) (config.Limits, error)
+type Policy func(*shm.Cred) (config.Limits, error)
 
 // policy is the present one. Who asks is never held up by a reload.
 type policy struct {
@@ -72,7 +72,7 @@ func numbers(names []string, lookup func(string) (int, error)) ([]uint32, error)
 }
 
 // decide is the Policy.
-func (p *policy) decide(c *peercred.Cred) (config.Limits, error) {
+func (p *policy) decide(c *shm.Cred) (config.Limits, error) {
 	r := p.rules.Load()
 	if len(r.allow) == 0 {
 		return r.limits, nil
@@ -86,7 +86,7 @@ func (p *policy) decide(c *peercred.Cred) (config.Limits, error) {
 }
 
 // names reports whether the rule is about a user. One that names nobody is about all.
-func (r *rule) names(c *peercred.Cred) bool {
+func (r *rule) names(c *shm.Cred) bool {
 	if len(r.uids)+len(r.gids) == 0 {
 		return true
 	}
@@ -104,7 +104,7 @@ func (r *rule) names(c *peercred.Cred) bool {
 }
 
 // control says who may use the control socket.
-func (p *policy) control(c *peercred.Cred) bool {
+func (p *policy) control(c *shm.Cred) bool {
 	g := p.controlGroup()
 	return c.UID == 0 || int(c.UID) == os.Geteuid() || g >= 0 && c.In(uint32(g))
 }

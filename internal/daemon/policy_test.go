@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/roce-xdp/roce-xdp/internal/daemon/config"
-	"github.com/roce-xdp/roce-xdp/internal/daemon/peercred"
+	"github.com/roce-xdp/roce-xdp/internal/shm"
 )
 
 func policyOf(t *testing.T, text string) *policy {
@@ -46,16 +46,16 @@ max_qps = 5
 	p := policyOf(t, rules)
 	for _, tt := range []struct {
 		name     string
-		who      peercred.Cred
+		who      shm.Cred
 		qps, cqs int // 0: not admitted
 	}{
-		{"by name", peercred.Cred{UID: 65534}, 1, 20},
-		{"by number", peercred.Cred{UID: 4711}, 1, 20},
-		{"by group", peercred.Cred{UID: 9, GID: 1}, 10, 2},
-		{"by another group", peercred.Cred{UID: 9, GID: 9, Groups: []uint32{8, 1}}, 10, 2},
-		{"the first that fits", peercred.Cred{UID: 4711, GID: 1}, 1, 20},
-		{"root has no right of its own", peercred.Cred{UID: 0, GID: 0}, 5, 20},
-		{"nobody else", peercred.Cred{UID: 9, GID: 9}, 0, 0},
+		{"by name", shm.Cred{UID: 65534}, 1, 20},
+		{"by number", shm.Cred{UID: 4711}, 1, 20},
+		{"by group", shm.Cred{UID: 9, GID: 1}, 10, 2},
+		{"by another group", shm.Cred{UID: 9, GID: 9, Groups: []uint32{8, 1}}, 10, 2},
+		{"the first that fits", shm.Cred{UID: 4711, GID: 1}, 1, 20},
+		{"root has no right of its own", shm.Cred{UID: 0, GID: 0}, 5, 20},
+		{"nobody else", shm.Cred{UID: 9, GID: 9}, 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			l, err := p.decide(&tt.who)
@@ -70,10 +70,10 @@ max_qps = 5
 			}
 		})
 	}
-	if l, err := policyOf(t, "[limits]\nmax_qps = 3\n").decide(&peercred.Cred{UID: 9}); err != nil || *l.QPs != 3 {
+	if l, err := policyOf(t, "[limits]\nmax_qps = 3\n").decide(&shm.Cred{UID: 9}); err != nil || *l.QPs != 3 {
 		t.Errorf("without entries: %+v, %v", l, err)
 	}
-	if l, err := policyOf(t, rules+"[[allow]]\n").decide(&peercred.Cred{UID: 9}); err != nil || *l.QPs != 10 {
+	if l, err := policyOf(t, rules+"[[allow]]\n").decide(&shm.Cred{UID: 9}); err != nil || *l.QPs != 10 {
 		t.Errorf("an entry for everyone: %+v, %v", l, err)
 	}
 }
@@ -82,12 +82,12 @@ func TestControlPolicy(t *testing.T) {
 	me := uint32(os.Geteuid())
 	p := policyOf(t, "")
 	for uid, want := range map[uint32]bool{0: true, me: true, 4711: false} {
-		if got := p.control(&peercred.Cred{UID: uid, GID: 1}); got != want {
+		if got := p.control(&shm.Cred{UID: uid, GID: 1}); got != want {
 			t.Errorf("user %d: %v", uid, got)
 		}
 	}
 	p = policyOf(t, "group = \"daemon\"\n")
-	if !p.control(&peercred.Cred{UID: 4711, GID: 1}) || p.control(&peercred.Cred{UID: 4711, GID: 2}) {
+	if !p.control(&shm.Cred{UID: 4711, GID: 1}) || p.control(&shm.Cred{UID: 4711, GID: 2}) {
 		t.Error("the control group")
 	}
 }
@@ -104,7 +104,7 @@ func TestPolicyKeepsWhatItHas(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if l, err := p.decide(&peercred.Cred{UID: 9}); err != nil || *l.QPs != 3 {
+	if l, err := p.decide(&shm.Cred{UID: 9}); err != nil || *l.QPs != 3 {
 		t.Errorf("%+v, %v", l, err)
 	}
 }

@@ -201,27 +201,3 @@ func (c *Conn) Close() error {
 	}
 	return nil
 }
-
-// Cred is who is at the other end of a socket, as the kernel knows it. It was so when
-// the peer connected.
-type Cred struct {
-	PID    int
-	UID    uint32
-	GID    uint32
-	Groups []uint32 // supplementary
-}
-
-// Cred tells who has connected.
-func (c *Conn) Cred() (cred Cred, err error) {
-	var u *unix.Ucred
-	var cerr, gerr error
-	err = c.rc.Control(func(fd uintptr) {
-		u, cerr = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED)
-		cred.Groups, gerr = peerGroups(int(fd))
-	})
-	if err := errors.Join(err, cerr, gerr); err != nil {
-		return Cred{}, fmt.Errorf("credentials of the peer: %w", err)
-	}
-	cred.PID, cred.UID, cred.GID = int(u.Pid), u.Uid, u.Gid
-	return cred, nil
-}

@@ -7,7 +7,12 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if path := os.Getenv(dialEnv); path != "" {
+		dialAndWait(path)
+	}
+	goleak.VerifyTestMain(m)
+}
 
 // descriptors is how many this process has open.
 func descriptors(t testing.TB) int {

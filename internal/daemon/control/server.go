@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/buildinfo"
-	"github.com/roce-xdp/roce-xdp/internal/daemon/peercred"
+	"github.com/roce-xdp/roce-xdp/internal/shm"
 )
 
 const (
@@ -26,12 +26,12 @@ const (
 // Server answers at a socket.
 type Server struct {
 	source Source
-	allow  func(*peercred.Cred) bool
+	allow  func(*shm.Cred) bool
 	http   *http.Server
 }
 
 // NewServer makes a server. allow says whom it answers.
-func NewServer(source Source, allow func(*peercred.Cred) bool, log *slog.Logger) *Server {
+func NewServer(source Source, allow func(*shm.Cred) bool, log *slog.Logger) *Server {
 	s := &Server{source: source, allow: allow}
 	s.http = &http.Server{
 		Handler:           s.checked(s.routes()),
@@ -60,7 +60,7 @@ type peerKey struct{}
 // withPeer asks who has connected. Who cannot be told gets no credentials.
 func withPeer(ctx context.Context, c net.Conn) context.Context {
 	if u, ok := c.(*net.UnixConn); ok {
-		if cred, err := peercred.Of(u); err == nil {
+		if cred, err := shm.CredOf(u); err == nil {
 			return context.WithValue(ctx, peerKey{}, &cred)
 		}
 	}
@@ -70,7 +70,7 @@ func withPeer(ctx context.Context, c net.Conn) context.Context {
 // checked lets those to h whom the server answers.
 func (s *Server) checked(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		cred, ok := r.Context().Value(peerKey{}).(*peercred.Cred)
+		cred, ok := r.Context().Value(peerKey{}).(*shm.Cred)
 		if !ok || !s.allow(cred) {
 			answerError(w, http.StatusForbidden, errors.New("only root, the daemon's user and its control group may use this socket"))
 			return

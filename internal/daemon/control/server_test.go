@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/roce-xdp/roce-xdp/internal/buildinfo"
-	"github.com/roce-xdp/roce-xdp/internal/daemon/peercred"
+	"github.com/roce-xdp/roce-xdp/internal/shm"
 )
 
 // TestMain finds goroutines that are left. A refused request's lingers half a second, by
@@ -44,7 +44,7 @@ func (f *fixed) Reload() (Reloaded, error) {
 }
 
 // serve gives the runtime directory of a server.
-func serve(t *testing.T, source Source, allow func(*peercred.Cred) bool) string {
+func serve(t *testing.T, source Source, allow func(*shm.Cred) bool) string {
 	t.Helper()
 	dir := t.TempDir()
 	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, SocketName), Net: "unix"})
@@ -62,7 +62,7 @@ func serve(t *testing.T, source Source, allow func(*peercred.Cred) bool) string 
 	return dir
 }
 
-func everyone(*peercred.Cred) bool { return true }
+func everyone(*shm.Cred) bool { return true }
 
 func TestClientAndServer(t *testing.T) {
 	source := &fixed{health: Health{Status: StatusOK, PID: 12, Devices: []DeviceHealth{{Name: "eth0", State: StateOpen}}}}
@@ -149,8 +149,8 @@ func TestReady(t *testing.T) {
 
 // Whom the server does not know gets no answer, and it knows who asks.
 func TestWhoAsks(t *testing.T) {
-	seen := make(chan peercred.Cred, 1)
-	c := NewClient(serve(t, &fixed{}, func(p *peercred.Cred) bool { seen <- *p; return false }))
+	seen := make(chan shm.Cred, 1)
+	c := NewClient(serve(t, &fixed{}, func(p *shm.Cred) bool { seen <- *p; return false }))
 	if _, err := c.Links(t.Context()); !errors.Is(err, ErrDenied) || !strings.Contains(err.Error(), "only root") {
 		t.Error(err)
 	}
