@@ -39,7 +39,7 @@ type Server struct {
 	sessions  map[*session]struct{}
 	users     map[uint32]int // sessions of each user
 	listeners map[net.Listener]struct{}
-	refused   int            // sessions that are to be told that they may not
+	refused   int // sessions that are to be told that they may not
 	lastID    uint64
 	closing   bool
 }
