@@ -240,3 +240,6 @@ func selfCred(t testing.TB) Cred {
 	t.Helper()
 	return Cred{PID: os.Getpid(), UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
 }
+
+// peerAddr is an address of the other device.
+var peerAddr = datapathtest.IPv4[1]

@@ -30,9 +30,6 @@ func createQP(r *resources, _ *request, m *proto.CreateQP) (any, error) {
 		PD: m.PD, Type: ibv.QPType(m.Type), XRCD: m.XRCD, Cap: m.Cap.IBV(), SigAll: m.SigAll != 0, Context: m.Context,
 		Congestion: ibv.Congestion(m.Congestion),
 	}
-	if err := checkCap(init); err != nil {
-		return nil, err
-	}
 	for _, c := range []struct {
 		handle uint64
 		to     *verbs.ProviderCQ
@@ -52,6 +49,9 @@ func createQP(r *resources, _ *request, m *proto.CreateQP) (any, error) {
 			return nil, err
 		}
 		init.SRQ = s.p
+	}
+	if err := checkCap(init); err != nil {
+		return nil, err
 	}
 	p, err := r.ns.CreateQP(init)
 	if err != nil {
