@@ -5,13 +5,21 @@ import (
 )
 
 // PublishStates has the workers say in mem, which clients map, whether they sleep; see
-// queue.States. mem has at least the queue.StatesSize of all workers and stays mapped
-// until the device is closed. Clients that come later look there.
-func (d *Device) PublishStates(mem []byte) error {
+// queue.States. mem has at least the queue.StatesSize of all workers. It is the device's
+// until the end: release is called when no worker looks at it any more. Clients that come
+// later look there. On an error mem stays the caller's.
+func (d *Device) PublishStates(mem []byte, release func() error) error {
 	s, err := queue.OpenStates(mem, len(d.workers))
 	if err != nil {
 		return err
 	}
+	d.mu.Lock()
+	if d.closed.Load() {
+		d.mu.Unlock()
+		return ErrClosed
+	}
+	d.cleanup = append(d.cleanup, release)
+	d.mu.Unlock()
 	d.publishStates(s)
 	return nil
 }

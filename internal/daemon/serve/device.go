@@ -1,8 +1,8 @@
 package serve
 
 import (
+	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 
 	"github.com/roce-xdp/roce-xdp/datapath"
@@ -21,7 +21,6 @@ type device struct {
 	states  *shm.Memory // of the workers: clients only read it
 	cm      cmengine.Service
 	removed atomic.Bool
-	gone    sync.Once
 }
 
 // newDevice prepares a device of this process for clients.
@@ -38,6 +37,9 @@ func newDevice(ctx *verbs.Context) (*device, error) {
 	if d.states, err = newStates(a.NumWorkers); err != nil {
 		return nil, fmt.Errorf("serve: states of the workers of %s: %w", d.name, err)
 	}
+	if err := dev.PublishStates(d.states.Bytes(), d.states.Close); err != nil {
+		return nil, errors.Join(fmt.Errorf("serve: states of the workers of %s: %w", d.name, err), d.states.Close())
+	}
 	return d, nil
 }
 
@@ -47,19 +49,13 @@ func (d *device) open(s *session, r *resources) (*datapath.Client, error) {
 	return d.dev.NewClient(&datapath.ClientConfig{
 		Name: fmt.Sprintf("client %d", s.id), Owner: fmt.Sprintf("uid %d", s.cred.UID),
 		NewRing: r.rings.make, FreeRing: r.rings.free,
+		Bells: r.doors.bells, WakeFDs: r.doors.wakers(),
 		Privileged: l.Privileged,
 		Limits: datapath.Limits{
 			PDs: l.PDs, MRs: l.MRs, CQs: l.CQs, QPs: l.QPs, SRQs: l.SRQs, AHs: l.AHs, XRCDs: l.XRCDs, Bytes: l.Registered,
+			Messages: l.Messages, BytesPerSecond: l.BytesPerSecond,
 		},
 	})
-}
-
-// close gives back what the server has on the device, which no session uses any
-// more.
-func (d *device) close() error {
-	var err error
-	d.gone.Do(func() { err = d.states.Close() })
-	return err
 }
 
 // newStates makes the page of the workers' states.

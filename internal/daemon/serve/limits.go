@@ -27,7 +27,8 @@ type Limits struct {
 	Memory     uint64 // bytes of queues and buffers, which the daemon shares with the client
 	Registered uint64 // bytes that regions cover, each counted; implicit ones not
 
-	Rate uint64 // bytes a second that leave, 0: no limit
+	// What leaves in a second, all queue pairs together; 0: as much as can.
+	Messages, BytesPerSecond uint64
 
 	// NoIndirect forbids regions on memory that is not of AllocBuffer. A worker that
 	// copies from such memory waits for the client's pages, which the client may have

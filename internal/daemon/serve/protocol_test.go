@@ -113,12 +113,14 @@ func TestDescriptorsThatComeAreClosed(t *testing.T) {
 	}
 	defer null.Close()
 	fd := int(null.Fd())
+	w.must(proto.OpQueryClock, &proto.Empty{}, &proto.Clock{}) // what belongs to OPEN is over
 	before := openFiles(t)
 	for range 50 {
 		w.refused(proto.StatusProtocol, proto.OpAllocPD, &proto.Empty{}, fd)
 		w.refused(proto.StatusProtocol, proto.OpSetMemory, &proto.Empty{}, fd, fd)
 		w.refused(proto.StatusInvalid, proto.OpSetMemory, &proto.Empty{}, fd)
 	}
+	w.must(proto.OpQueryClock, &proto.Empty{}, &proto.Clock{}) // and so is what belongs to those
 	if after := openFiles(t); after != before {
 		t.Errorf("%d descriptors, %d before", after, before)
 	}

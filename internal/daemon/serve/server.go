@@ -68,22 +68,18 @@ func New(cfg Config) *Server {
 // AddDevice offers a device of this process to clients. It stays the caller's, who
 // closes it after RemoveDevice or Shutdown.
 func (s *Server) AddDevice(ctx *verbs.Context) error {
-	d, err := newDevice(ctx)
-	if err != nil {
-		return err
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {
 	case s.closing:
-		err = ErrServerClosed
-	case s.devices[d.name] != nil:
-		err = fmt.Errorf("serve: %w: there is a device %s already", verbs.ErrInvalid, d.name)
-	default:
-		s.devices[d.name] = d
-		return nil
+		return ErrServerClosed
+	case s.devices[ctx.Name()] != nil:
+		return fmt.Errorf("serve: %w: there is a device %s already", verbs.ErrInvalid, ctx.Name())
 	}
-	d.close()
+	d, err := newDevice(ctx)
+	if err == nil {
+		s.devices[d.name] = d
+	}
 	return err
 }
 

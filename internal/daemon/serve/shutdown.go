@@ -28,20 +28,12 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for l := range s.listeners {
 		errs = append(errs, l.Close())
 	}
-	devices := make([]*device, 0, len(s.devices))
 	for name, d := range s.devices {
-		devices = append(devices, d)
 		delete(s.devices, name)
 		d.removed.Store(true)
 	}
 	s.mu.Unlock()
-	if err := s.dismiss(ctx, s.of(nil)); err != nil {
-		return errors.Join(append(errs, err)...)
-	}
-	for _, d := range devices {
-		errs = append(errs, d.close())
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, s.dismiss(ctx, s.of(nil)))...)
 }
 
 // RemoveDevice ends the sessions of a device as Shutdown does, and offers it no more.
@@ -56,10 +48,7 @@ func (s *Server) RemoveDevice(ctx context.Context, name string) error {
 	delete(s.devices, name)
 	d.removed.Store(true)
 	s.mu.Unlock()
-	if err := s.dismiss(ctx, s.of(d)); err != nil {
-		return err
-	}
-	return d.close()
+	return s.dismiss(ctx, s.of(d))
 }
 
 // dismiss ends sessions.
