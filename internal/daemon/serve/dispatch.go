@@ -126,10 +126,10 @@ func (s *session) reply(h proto.Header, r *request, body any, why error) error {
 		proto.PutText(f.Text[:], why.Error())
 		body = f
 	} else {
-		fds = append(fds, r.lend...)
-		for _, f := range r.given {
+		for _, f := range r.given { // of those that OPEN hands out it makes the first
 			fds = append(fds, int(f.Fd()))
 		}
+		fds = append(fds, r.lend...)
 		out.FDs = uint16(len(fds))
 	}
 	if body == nil {
