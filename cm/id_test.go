@@ -40,10 +40,15 @@ func newStation(t testing.TB, dev *verbs.Context) *station {
 	return s
 }
 
+// link is two devices that are joined: in memory, or on two hosts.
+type link func(t *testing.T) (a, b *verbs.Context)
+
+func inMemory(t *testing.T) (a, b *verbs.Context) { return devices(t) }
+
 // stations are two of them, and a listening id at the second.
-func stations(t testing.TB, ps cm.PortSpace) (a, b *station, l *cm.ID) {
+func stations(t *testing.T, join link, ps cm.PortSpace) (a, b *station, l *cm.ID) {
 	t.Helper()
-	da, db := devices(t)
+	da, db := join(t)
 	a, b = newStation(t, da), newStation(t, db)
 	l = b.id(ps)
 	b.ok(l.BindAddr(addrPort("192.0.2.2:7471")))
@@ -97,8 +102,10 @@ func (s *station) routed(ps cm.PortSpace, to string) *cm.ID {
 }
 
 // TestIDs goes through the life of a connection whose queue pairs the ids have.
-func TestIDs(t *testing.T) {
-	a, b, l := stations(t, cm.PortSpaceTCP)
+func TestIDs(t *testing.T) { life(t, inMemory) }
+
+func life(t *testing.T, join link) {
+	a, b, l := stations(t, join, cm.PortSpaceTCP)
 	active := a.routed(cm.PortSpaceTCP, "192.0.2.2:7471")
 	a.ok(active.SetOption(cm.OptionAckTimeout, 8))
 	a.qp(active)
@@ -138,8 +145,10 @@ func TestIDs(t *testing.T) {
 
 // TestOwnQueuePairs connects queue pairs that the program modifies itself, and says that a
 // packet has come before the last message.
-func TestOwnQueuePairs(t *testing.T) {
-	a, b, _ := stations(t, cm.PortSpaceTCP)
+func TestOwnQueuePairs(t *testing.T) { ownQueuePairs(t, inMemory) }
+
+func ownQueuePairs(t *testing.T, join link) {
+	a, b, _ := stations(t, join, cm.PortSpaceTCP)
 	make := func(s *station) *verbs.QP {
 		q, err := s.pd.CreateQP(&verbs.QPInitAttr{Type: verbs.RC, SendCQ: s.cq, RecvCQ: s.cq})
 		s.ok(err)
@@ -182,7 +191,7 @@ func TestOwnQueuePairs(t *testing.T) {
 
 // TestIDFailures: what goes wrong comes as an event that says what.
 func TestIDFailures(t *testing.T) {
-	a, b, _ := stations(t, cm.PortSpaceTCP)
+	a, b, _ := stations(t, inMemory, cm.PortSpaceTCP)
 	t.Run("no route", func(t *testing.T) {
 		id := a.id(cm.PortSpaceTCP)
 		a.ok(id.ResolveAddr(netip.AddrPort{}, addrPort("198.51.100.1:1"), time.Minute))
@@ -225,7 +234,7 @@ func TestIDFailures(t *testing.T) {
 
 // TestIDStates: calls out of order, and bad arguments.
 func TestIDStates(t *testing.T) {
-	a, b, l := stations(t, cm.PortSpaceTCP)
+	a, b, l := stations(t, inMemory, cm.PortSpaceTCP)
 	id := a.id(cm.PortSpaceTCP)
 	routed := a.routed(cm.PortSpaceTCP, "192.0.2.2:7471")
 	dst := addrPort("192.0.2.2:1")
@@ -281,8 +290,10 @@ func TestIDStates(t *testing.T) {
 
 // TestListenEverywhere listens on two devices with one id, and moves the id of a
 // request to another channel.
-func TestListenEverywhere(t *testing.T) {
-	da, db := devices(t)
+func TestListenEverywhere(t *testing.T) { listenEverywhere(t, inMemory) }
+
+func listenEverywhere(t *testing.T, join link) {
+	da, db := join(t)
 	both := cm.NewEventChannel(da, db)
 	a := newStation(t, da)
 	server, other := &station{t: t, ch: both}, &station{t: t, ch: cm.NewEventChannel(da, db)}
@@ -308,111 +319,9 @@ func TestListenEverywhere(t *testing.T) {
 	}
 }
 
-// TestUD resolves a service of datagrams, and uses what was learned.
-func TestUD(t *testing.T) {
-	a, b, _ := stations(t, cm.PortSpaceUDP)
-	client := a.routed(cm.PortSpaceUDP, "192.0.2.2:7471")
-	a.qp(client)
-	a.ok(client.Connect(&cm.ConnParam{PrivateData: counting(180)}))
-	e := b.next(cm.EventConnectRequest)
-	if !bytes.Equal(e.Param.PrivateData, counting(180)) {
-		t.Errorf("request says %x", e.Param.PrivateData)
-	}
-	b.qp(e.ID)
-	buf := make([]byte, 128)
-	mr, err := b.pd.RegisterMemory(buf, verbs.AccessLocalWrite)
-	b.ok(err)
-	b.ok(e.ID.QP().PostRecv(&verbs.RecvWR{SGList: []verbs.SGE{mr.SGE(0, 128)}}))
-	b.ok(e.ID.Accept(&cm.ConnParam{PrivateData: counting(136)}))
-
-	e = a.next(cm.EventEstablished)
-	if e.Param.QKey != cm.DefaultQKey || !bytes.Equal(e.Param.PrivateData, counting(136)) {
-		t.Errorf("answer %+v", e.Param)
-	}
-	a.datagram(client, e, "hello")
-	b.received(buf, "hello")
-	b.ok(mr.Deregister())
-
-	rejected := a.routed(cm.PortSpaceUDP, "192.0.2.2:7471")
-	a.ok(rejected.Connect(nil))
-	b.ok(b.next(cm.EventConnectRequest).ID.Reject([]byte("no")))
-	if e := a.next(cm.EventUnreachable); !errors.Is(e.Err, cm.ErrRejected) || e.Status != 2 || !bytes.HasPrefix(e.Param.PrivateData, []byte("no")) {
-		t.Error(e)
-	}
-}
-
-// datagram sends inline data to where an event leads.
-func (s *station) datagram(id *cm.ID, e *cm.Event, text string) {
-	s.t.Helper()
-	ah, err := s.pd.CreateAH(&e.AV)
-	s.ok(err)
-	b := []byte(text)
-	mr, err := s.pd.RegisterMemory(b, 0)
-	s.ok(err)
-	s.ok(id.QP().PostSend(&verbs.SendWR{
-		Opcode: verbs.OpSend, Flags: verbs.SendSignaled, SGList: []verbs.SGE{mr.SGE(0, len(b))},
-		AH: ah, RemoteQPN: e.Param.QPN, RemoteQKey: e.Param.QKey,
-	}))
-	var wc [1]verbs.WC
-	_, err = s.cq.Wait(within(s.t), wc[:])
-	s.ok(errors.Join(err, wc[0].Err(), mr.Deregister(), ah.Destroy()))
-}
-
-func (s *station) received(buf []byte, text string) {
-	s.t.Helper()
-	var wc [1]verbs.WC
-	_, err := s.cq.Wait(within(s.t), wc[:])
-	s.ok(errors.Join(err, wc[0].Err()))
-	if got := string(buf[verbs.GRHLen:wc[0].ByteLen]); got != text {
-		s.t.Errorf("received %q, want %q", got, text)
-	}
-}
-
-// TestMulticast sends to a group that both ends have joined.
-func TestMulticast(t *testing.T) {
-	for _, group := range []string{"239.1.2.3", "ff05::1234"} {
-		t.Run(group, func(t *testing.T) {
-			da, db := devices(t)
-			a, b := newStation(t, da), newStation(t, db)
-			addr := netip.MustParseAddr(group)
-			sender, member := a.id(cm.PortSpaceUDP), b.id(cm.PortSpaceUDP)
-			a.ok(sender.ResolveAddr(netip.AddrPort{}, netip.AddrPortFrom(addr, 0), time.Minute))
-			a.next(cm.EventAddrResolved)
-			own := datapathtest.IPv4[1]
-			if addr.Is6() {
-				own = datapathtest.IPv6[1]
-			}
-			b.ok(member.BindAddr(netip.AddrPortFrom(own, 0)))
-			a.qp(sender)
-			b.qp(member)
-			buf := make([]byte, 128)
-			mr, err := b.pd.RegisterMemory(buf, verbs.AccessLocalWrite)
-			b.ok(err)
-			b.ok(member.QP().PostRecv(&verbs.RecvWR{SGList: []verbs.SGE{mr.SGE(0, 128)}}))
-			b.ok(member.JoinMulticast(addr))
-			b.next(cm.EventMulticastJoin)
-			if err := member.JoinMulticast(addr); !errors.Is(err, cm.ErrState) {
-				t.Errorf("joined twice: %v", err)
-			}
-			a.ok(sender.JoinMulticast(addr))
-			e := a.next(cm.EventMulticastJoin)
-			if e.Param.QPN != verbs.MulticastQPN || e.Param.QKey != cm.DefaultQKey {
-				t.Errorf("group %+v", e.Param)
-			}
-			a.ok(sender.LeaveMulticast(addr)) // one may send without being a member
-			a.datagram(sender, e, "all of you")
-			b.received(buf, "all of you")
-			b.ok(errors.Join(member.LeaveMulticast(addr), mr.Deregister()))
-			if err := member.LeaveMulticast(addr); !errors.Is(err, cm.ErrState) {
-				t.Errorf("left twice: %v", err)
-			}
-		})
-	}
-}
-
 // TestRemoval: ids learn that their device is gone.
 func TestRemoval(t *testing.T) {
-	a, b, l := stations(t, cm.PortSpaceTCP)
+	a, b, l := stations(t, inMemory, cm.PortSpaceTCP)
 	id := a.routed(cm.PortSpaceTCP, "192.0.2.2:7471")
 	a.ok(b.dev.Close())
 	if e := b.next(cm.EventDeviceRemoval); e.ID != l || !errors.Is(e.Err, cm.ErrRemoved) {

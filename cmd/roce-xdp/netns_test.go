@@ -84,6 +84,7 @@ func TestNetnsTwoProcesses(t *testing.T) {
 		{"perf write-bw", "perf write-bw -n 50 " + server, "65536      50 "},
 		{"perf send-lat -d eth0", "perf send-lat -d eth0 -n 50 -s 64 -I 64 " + server, "64         49 "},
 		{"perf send-bw", "perf send-bw -R -q 3 -n 50 " + server, "rdma_cm QPs     : ON"},
+		{"perf write-lat -R", "perf write-lat -R -n 50 2001:db8::1", "GID: 2001:db8::2"},
 		{"pingpong rc -n 50", "pingpong rc -n 50 " + server, "50 iters in "},
 		{"pingpong uc -n 50 -s 9000", "pingpong uc -n 50 -s 9000 " + server, "900000 bytes in "},
 		{"ping -s", "ping -c -V -C 50 -a " + server, "50 rounds of 64 bytes, 0 lost"},
