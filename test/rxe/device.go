@@ -24,35 +24,49 @@ func (d *device) open(ctx context.Context, r *rig) (*verbs.Context, error) {
 	if err := d.serve(r); err != nil {
 		return nil, err
 	}
-	err := r.ns.Do(func() (err error) {
-		d.ctx, err = datapath.Open(ourEnd, nil)
-		return err
-	})
+	var err error
+	d.ctx, err = r.openDevice()
 	return d.ctx, err
 }
 
-// serve starts ops.py in the guest and waits until it listens.
-func (d *device) serve(r *rig) error {
+// openDevice opens our interface.
+func (r *rig) openDevice() (dev *verbs.Context, err error) {
+	err = r.ns.Do(func() (err error) {
+		dev, err = datapath.Open(ourEnd, nil)
+		return err
+	})
+	return dev, err
+}
+
+// serve starts ops.py.
+func (d *device) serve(r *rig) (err error) {
+	d.stop, err = r.serve("ops.py", guestTCP)
+	return err
+}
+
+// serve starts a program of the guest that takes requests on a TCP port, and waits
+// until it listens.
+func (r *rig) serve(file, port string) (stop func() error, err error) {
 	// It outlives the row that starts it.
 	ctx, cancel := context.WithCancel(context.Background())
-	cmd := r.guest(ctx, 10*time.Minute, "exec python3 /share/ops.py "+guestTCP)
+	cmd := r.guest(ctx, 20*time.Minute, "exec python3 -B /share/"+file+" "+port)
 	cmd.Stdout, cmd.Stderr = r.log, r.log
 	if err := cmd.Start(); err != nil {
 		cancel()
-		return err
+		return nil, err
 	}
-	d.stop = func() error {
+	stop = func() error {
 		cancel()
 		_ = cmd.Wait() // ended by our signal
 		return nil
 	}
 	for end := time.Now().Add(50 * time.Second); ; time.Sleep(200 * time.Millisecond) {
-		c, err := dialGuest(ctx, r.ns, families[0])
+		c, err := dialGuest(ctx, r.ns, families[0], port)
 		if err == nil {
-			return c.close()
+			return stop, c.close()
 		}
 		if time.Now().After(end) {
-			return fmt.Errorf("ops.py does not come up: %w", err)
+			return stop, fmt.Errorf("%s does not come up: %w", file, err)
 		}
 	}
 }

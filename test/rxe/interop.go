@@ -33,14 +33,16 @@ func interop(ctx context.Context, o *options, out io.Writer) (failed int, err er
 	if o.verbose {
 		r.log = os.Stderr
 	}
-	b := &bench{rig: r, dev: &device{}, bad: &badLink{}, note: out}
-	defer func() { err = errors.Join(err, b.dev.close(), b.bad.close(), r.close()) }()
+	b := &bench{rig: r, dev: &device{}, bad: &badLink{}, cm: &cmServer{}, note: out}
+	defer func() { err = errors.Join(err, b.dev.close(), b.bad.close(), b.cm.close(), r.close()) }()
 	begin := time.Now()
 	if err := r.start(ctx); err != nil {
 		return 0, err
 	}
-	if err := r.share(ctx, filepath.Join(o.scripts, "ops.py")); err != nil {
-		return 0, err
+	for _, file := range []string{"ops.py", "cm.py", "rdmacm.py"} {
+		if err := r.share(ctx, filepath.Join(o.scripts, file)); err != nil {
+			return 0, err
+		}
 	}
 	kernel, err := r.guest(ctx, 20*time.Second, "uname -r").Output()
 	if err != nil {

@@ -28,22 +28,30 @@ type local struct {
 
 func (l *local) name() string { return ourName }
 
+// fullAccess are all rights but that to bind windows.
+const fullAccess = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic | verbs.AccessFlushGlobal
+
+// prepare makes all but the queue pair.
+func (l *local) prepare(size int) (err error) {
+	if l.pd, err = l.dev.AllocPD(); err != nil {
+		return err
+	}
+	if l.b, err = l.dev.AllocBuffer(size); err != nil {
+		return err
+	}
+	if l.mr, err = l.pd.RegisterMemory(l.b, fullAccess|verbs.AccessMWBind); err != nil {
+		return err
+	}
+	l.cq, err = l.dev.CreateCQ(256)
+	return err
+}
+
 func (l *local) open(p params) (endpoint, error) {
 	gid, err := l.dev.GIDIndex(p.family.ours)
 	if err != nil {
 		return endpoint{}, err
 	}
-	const access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic | verbs.AccessFlushGlobal
-	if l.pd, err = l.dev.AllocPD(); err != nil {
-		return endpoint{}, err
-	}
-	if l.b, err = l.dev.AllocBuffer(p.size); err != nil {
-		return endpoint{}, err
-	}
-	if l.mr, err = l.pd.RegisterMemory(l.b, access|verbs.AccessMWBind); err != nil {
-		return endpoint{}, err
-	}
-	if l.cq, err = l.dev.CreateCQ(256); err != nil {
+	if err := l.prepare(p.size); err != nil {
 		return endpoint{}, err
 	}
 	l.qp, err = l.pd.CreateQP(&verbs.QPInitAttr{
@@ -53,7 +61,7 @@ func (l *local) open(p params) (endpoint, error) {
 		return endpoint{}, err
 	}
 	l.path = connect.Path{
-		MTU: connect.PathMTU(p.mtu), SGIDIndex: gid, Access: access, RDAtomic: rdAtomic,
+		MTU: connect.PathMTU(p.mtu), SGIDIndex: gid, Access: fullAccess, RDAtomic: rdAtomic,
 		Timeout: uint8(p.timeout), RetryCnt: uint8(p.retry), RNRRetry: uint8(p.rnr), MinRNRTimer: uint8(p.minRNR),
 	}
 	if err := connect.ToInit(l.qp, l.path); err != nil {

@@ -30,16 +30,16 @@ type remote struct {
 // fields are the arguments of a request to ops.py.
 type fields map[string]any
 
-// dialGuest connects to ops.py.
-func dialGuest(ctx context.Context, ns *netns.NS, f family) (*remote, error) {
+// dialGuest connects to ops.py, or another program like it.
+func dialGuest(ctx context.Context, ns *netns.NS, f family, port string) (*remote, error) {
 	d := net.Dialer{Timeout: 5 * time.Second}
 	r := &remote{}
 	err := ns.Do(func() (err error) {
-		r.conn, err = d.DialContext(ctx, "tcp", net.JoinHostPort(f.guest.String(), guestTCP))
+		r.conn, err = d.DialContext(ctx, "tcp", net.JoinHostPort(f.guest.String(), port))
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("ops.py in the guest: %w", err)
+		return nil, fmt.Errorf("port %s of the guest: %w", port, err)
 	}
 	r.in = bufio.NewReader(r.conn)
 	return r, nil

@@ -23,6 +23,7 @@ const (
 	ourEnd     = "eth0"  // our device's end of the veth pair
 	bridgeEnd  = "ours"  // the other, a port of the bridge: captures see the wire here
 	guestTCP   = "18600" // ops.py
+	guestCM    = "18601" // cm.py
 )
 
 // family is an address family with the rig's addresses and the guest's GID index.

@@ -20,6 +20,7 @@ type bench struct {
 	*rig
 	dev  *device
 	bad  *badLink
+	cm   *cmServer
 	note io.Writer // remarks between the rows
 }
 
@@ -37,6 +38,7 @@ func usual(f family, mtu int) params {
 // rows is the whole matrix, in the order in which it runs.
 func rows() []row {
 	all := append(pingpongRows(), rpingRows()...)
+	all = append(all, cmRows()...) // these open the interface for themselves: before all others
 	for _, f := range families {
 		for _, mtu := range mtus {
 			for _, op := range operations {
@@ -85,7 +87,7 @@ func trialRow(group, name string, ours bool, p params, f func(*trial)) row {
 			if err != nil {
 				return err
 			}
-			guest, err := dialGuest(ctx, b.ns, p.family)
+			guest, err := dialGuest(ctx, b.ns, p.family, guestTCP)
 			if err != nil {
 				return err
 			}

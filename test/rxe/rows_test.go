@@ -71,6 +71,11 @@ func TestRows(t *testing.T) {
 			t.Errorf("rping: %d rows in which %s is killed", n, kill)
 		}
 	}
+	for _, e := range encounters {
+		if n := kinds["cm/"+e.name]; n != 2*len(families) {
+			t.Errorf("connection manager: %s has %d rows, want both roles and families", e.name, n)
+		}
+	}
 	for kind, want := range map[string]int{"": 18, "uc-": 8, "ud-": 8, "srq-": 8} {
 		if c, s := kinds["pingpong/"+kind+"client"], kinds["pingpong/"+kind+"server"]; c != want || s != want {
 			t.Errorf("ping-pong: %d rows as %sclient and %d as server, want %d", c, kind, s, want)
