@@ -59,7 +59,7 @@ type Device struct {
 	linger     time.Duration
 	yieldEvery uint32
 	osYield    bool
-	states     atomic.Pointer[queue.States] // of workers, for clients in other processes
+	posture    posture
 
 	root       *Client                   // who uses the device itself
 	clients    atomic.Pointer[[]*Client] // root first
@@ -193,7 +193,7 @@ func newDevice(c config) *Device {
 		d.workers[i] = newWorker(d, i, c.ports[i], c.waiters[i])
 		d.root.lanes = append(d.root.lanes, d.workers[i].lanes[0])
 	}
-	d.publishStates(nil)
+	d.posture.words, _ = queue.NewStates(len(d.workers)) // there are never too many
 	d.setWindows()
 	return d
 }
@@ -358,6 +358,7 @@ func (d *Device) close() error {
 	for i := len(d.cleanup) - 1; i >= 0; i-- {
 		errs = append(errs, d.cleanup[i]())
 	}
+	errs = append(errs, d.posture.close())
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for k, b := range d.buffers {

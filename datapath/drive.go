@@ -406,10 +406,9 @@ func (w *worker) sleep(now, lastWork mono.Time) error {
 	}
 	w.until.Store(int64(until))
 	w.bg.Store(bgArmed)
-	states := w.dev.states.Load()
-	states.Set(w.id, queue.WorkerAsleep)
+	w.dev.posture.set(w.id, queue.WorkerAsleep)
 	defer func() {
-		states.Set(w.id, queue.WorkerAwake)
+		w.dev.posture.set(w.id, queue.WorkerAwake)
 		w.bg.Store(bgAwake)
 	}()
 	if w.pending() || mono.Time(w.due.Load()) < until || w.dev.closed.Load() {

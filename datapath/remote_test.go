@@ -77,7 +77,7 @@ func newRemote(t testing.TB, d *Device, cfg ClientConfig) (*remote, *verbs.Conte
 	t.Helper()
 	r := &remote{
 		t: t, twins: map[*queue.Ring]*queue.Ring{}, qps: map[*qp]*remoteQP{}, cqs: map[*cq]*remoteCQ{}, buffers: map[*byte][]byte{},
-		states: d.states.Load(),
+		states: d.posture.words,
 	}
 	const slots = 1000
 	size, err := queue.BellsSize(slots)

@@ -88,3 +88,32 @@ func TestRemoteFlush(t *testing.T) {
 		}
 	}
 }
+
+// TestRemoteDoesNotAllocate: neither end of a doorbell, nor memory that may go away.
+func TestRemoteDoesNotAllocate(t *testing.T) {
+	r := newRig(t, rigOptions{opts: Options{NoBackground: true}})
+	_, a := newRemote(t, r.a, ClientConfig{Name: "a", Limits: Limits{Messages: 1e9, BytesPerSecond: 1e12}})
+	_, b := newRemote(t, r.b, ClientConfig{Name: "b"})
+	p, err := verbstest.NewPair(verbs.RC, a, b, verbstest.Options{Timeout: slow})
+	must(t, err)
+	wr := verbs.SendWR{Opcode: verbs.OpRDMAWrite, Flags: verbs.SendSignaled, SGList: []verbs.SGE{p.A.MR.SGE(0, 4096)},
+		RemoteAddr: p.B.MR.Addr(), RKey: p.B.MR.RKey()}
+	var wcs [1]verbs.WC
+	round := func() {
+		if err := p.A.QP.PostSend(&wr); err != nil {
+			t.Fatal(err)
+		}
+		for range 1000 {
+			r.a.Progress()
+			r.b.Progress()
+			if p.A.CQ.Poll(wcs[:]) == 1 {
+				return
+			}
+		}
+		t.Fatal("no completion")
+	}
+	round()
+	if n := testing.AllocsPerRun(200, round); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
