@@ -44,7 +44,7 @@ var allowed = map[string][]string{
 		"internal/shm", "internal/proto", "internal/wire", "internal/ibv",
 	},
 	"internal/connect":  {"verbs"},
-	"internal/cmengine": {"verbs", "internal/session", "internal/proto", "internal/cmfsm", "internal/wire", "internal/mono", "internal/ibv"},
+	"internal/cmengine": {"verbs", "internal/session", "internal/shm", "internal/proto", "internal/cmfsm", "internal/wire", "internal/mono", "internal/ibv"},
 	"cm":                {"verbs", "internal/cmengine", "internal/cmfsm", "internal/wire", "internal/ibv"},
 	"test/netns":        {},
 

@@ -6,6 +6,7 @@ import (
 
 	"github.com/roce-xdp/roce-xdp/internal/cmfsm"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/internal/session"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
@@ -67,11 +68,14 @@ type Provider interface {
 	ConnectionManager() Service
 }
 
-// Of is the connection manager of a device: the provider's, or one that runs in
-// this process.
+// Of is the connection manager of a device: the provider's, that of the daemon that
+// the provider has a session with, or one that runs in this process.
 func Of(dev *verbs.Context) Service {
-	if p, ok := dev.Provider().(Provider); ok {
+	switch p := dev.Provider().(type) {
+	case Provider:
 		return p.ConnectionManager()
+	case interface{ Session() *session.Session }:
+		return &remote{p.Session()}
 	}
 	return local{dev}
 }
