@@ -14,12 +14,17 @@ import (
 type request struct {
 	ctx   context.Context
 	fds   shm.FDs    // that came along
-	lend  []int      // go with the reply and stay the session's
-	given []*os.File // go with the reply and are closed then
+	out   []int      // go with the reply
+	given []*os.File // of them, those that are closed then
 }
 
 // give has a descriptor go with the reply; whatever becomes of that, it is closed.
-func (r *request) give(f *os.File) { r.given = append(r.given, f) }
+func (r *request) give(f *os.File) {
+	r.out, r.given = append(r.out, int(f.Fd())), append(r.given, f)
+}
+
+// lend has descriptors go with the reply that stay the session's.
+func (r *request) lend(fds ...int) { r.out = append(r.out, fds...) }
 
 func (r *request) close() {
 	for _, f := range r.given {
@@ -126,10 +131,7 @@ func (s *session) reply(h proto.Header, r *request, body any, why error) error {
 		proto.PutText(f.Text[:], why.Error())
 		body = f
 	} else {
-		for _, f := range r.given { // of those that OPEN hands out it makes the first
-			fds = append(fds, int(f.Fd()))
-		}
-		fds = append(fds, r.lend...)
+		fds = r.out
 		out.FDs = uint16(len(fds))
 	}
 	if body == nil {

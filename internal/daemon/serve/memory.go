@@ -18,7 +18,7 @@ func mapSegment(r *resources, q *request, m *proto.MapSegment) (any, error) {
 		return nil, err
 	}
 	// It lives as long as the session, to which this goroutine belongs.
-	q.lend = append(q.lend, fd)
+	q.lend(fd)
 	return &proto.MapSegmentReply{Size: size}, nil
 }
 

@@ -55,8 +55,8 @@ func openDevice(s *session, q *request, m *proto.Open) (any, error) {
 		return nil, err
 	}
 	q.give(theirs)
-	q.lend = append(q.lend, dev.states.FD())
-	q.lend = append(q.lend, r.doors.fds()...)
+	q.lend(dev.states.FD())
+	q.lend(r.doors.fds()...)
 	s.mu.Lock()
 	s.res = r
 	s.mu.Unlock()
