@@ -10,7 +10,7 @@ import (
 )
 
 func newDemo() *cobra.Command {
-	var device deviceFlags
+	device := deviceFlags{inProcess: true} // the namespaces are its own
 	o := demo.Options{}
 	cmd := &cobra.Command{
 		Use:   "demo",

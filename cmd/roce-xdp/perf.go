@@ -18,7 +18,8 @@ func newPerf() *cobra.Command {
 options and tables. The server is started first and follows the client's options.`,
 		Example: `  sudo roce-xdp perf write-bw -d eth0                     # the server
   sudo roce-xdp perf write-bw -d eth0 -s 1048576 192.0.2.1  # the client
-  sudo roce-xdp perf write-bw -d eth0 -R 192.0.2.1          # the client, connecting as rdma_cm programs do`,
+  sudo roce-xdp perf write-bw -d eth0 -R 192.0.2.1          # the client, connecting as rdma_cm programs do
+  roce-xdp perf write-bw -d eth0 --daemon 192.0.2.1         # through the daemon there, which needs no root`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {

@@ -25,7 +25,8 @@ by round. The other end may be rping over any RDMA adapter or Linux's rdma_rxe.
 Ctrl-C ends it cleanly, with the summary.`,
 		Example: `  sudo roce-xdp ping -s -P                            # the server, for all clients
   sudo roce-xdp ping -c -a 192.0.2.1 -C 10 -V         # the client, elsewhere
-  rping -c -a 192.0.2.1 -C 10 -V                      # or any other RDMA adapter's`,
+  rping -c -a 192.0.2.1 -C 10 -V                      # or any other RDMA adapter's
+  roce-xdp ping -c -a 192.0.2.1 --daemon              # through the daemon there, which needs no root`,
 		Args: argsBetween(0, 0, "no arguments are possible, the server's address is given by -a"),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if server == client {

@@ -28,8 +28,9 @@ func newPingpong() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pingpong",
 		Short: "Exchange messages with ibv_rc_pingpong and its relatives, or with itself",
-		Example: `  sudo roce-xdp pingpong rc -d eth0              # the server
-  sudo roce-xdp pingpong rc -d eth0 192.0.2.1    # the client`,
+		Example: `  sudo roce-xdp pingpong rc -d eth0                # the server
+  sudo roce-xdp pingpong rc -d eth0 192.0.2.1      # the client
+  roce-xdp pingpong rc -d eth0 --daemon 192.0.2.1  # through the daemon there, which needs no root`,
 		Args: cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
 
 	"github.com/roce-xdp/roce-xdp/bpf"
 	"github.com/roce-xdp/roce-xdp/datapath"
+	"github.com/roce-xdp/roce-xdp/internal/opener"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
@@ -31,8 +33,11 @@ func newRoot() *cobra.Command {
 		Long: `roce-xdp makes an RDMA adapter (RoCEv2) of an ordinary Ethernet interface: XDP
 steers its RoCE frames into AF_XDP sockets, everything else stays with the kernel.
 
-Most commands need root, or the capabilities of docs/privileges.md.`,
+A device is opened in the command's own process, as root or with the capabilities of
+docs/privileges.md, or, without any, through the daemon (run) that has the interface
+and serves it to all users.`,
 		Example: `  sudo roce-xdp demo
+  sudo roce-xdp run eth0                              # from now on no command needs root for eth0
   sudo roce-xdp perf write-bw -d eth0                 # on one host
   sudo roce-xdp perf write-bw -d eth0 192.0.2.1       # on the other`,
 		Args:          cobra.ArbitraryArgs, // RunE says what is wrong with them
@@ -78,13 +83,37 @@ func hideDefault(cmd *cobra.Command, flag string) { cmd.Flags().Lookup(flag).Def
 
 // deviceFlags are those of every command that opens a device.
 type deviceFlags struct {
-	mode   string
-	queues int
+	mode              string
+	queues            int
+	daemon, inProcess bool
 }
 
 func (f *deviceFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.mode, "mode", "auto", "where XDP runs: native (in the driver), generic, or auto")
-	cmd.Flags().IntVar(&f.queues, "queues", 0, "receive queues to use, 0 for all that the interface has")
+	f.addWay(cmd)
+	cmd.Flags().StringVar(&f.mode, "mode", "auto", "where XDP runs: native (in the driver), generic, or auto; implies --in-process")
+	cmd.Flags().IntVar(&f.queues, "queues", 0, "receive queues to use, 0 for all that the interface has; implies --in-process")
+}
+
+// addWay adds those that say who has the device.
+func (f *deviceFlags) addWay(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.daemon, "daemon", false, "use the device of a daemon (roce-xdp run), which needs no root (default: if one serves the interface)")
+	cmd.Flags().BoolVar(&f.inProcess, "in-process", false, "own the interface, without a daemon, which needs root")
+}
+
+// way is what the flags say about who has the device.
+func (f *deviceFlags) way(cmd *cobra.Command) (opener.Way, error) {
+	own := cmd.Flags().Changed("mode") || cmd.Flags().Changed("queues")
+	switch {
+	case f.daemon && f.inProcess:
+		return 0, misuse(cmd, errors.New("--daemon and --in-process exclude each other"))
+	case f.daemon && own:
+		return 0, misuse(cmd, errors.New("--mode and --queues are the daemon's to choose: they do not go with --daemon"))
+	case f.daemon:
+		return opener.Daemon, nil
+	case f.inProcess || own:
+		return opener.InProcess, nil
+	}
+	return opener.Either, nil
 }
 
 // opener returns how a device is opened.
@@ -93,7 +122,11 @@ func (f *deviceFlags) opener(cmd *cobra.Command) (func(string) (*verbs.Context, 
 	if err != nil {
 		return nil, misuse(cmd, err)
 	}
+	way, err := f.way(cmd)
+	if err != nil {
+		return nil, err
+	}
 	return func(ifname string) (*verbs.Context, error) {
-		return datapath.Open(ifname, &datapath.Options{Mode: mode, Queues: f.queues})
+		return opener.Open(ifname, way, &datapath.Options{Mode: mode, Queues: f.queues})
 	}, nil
 }

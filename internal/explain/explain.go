@@ -13,6 +13,7 @@ import (
 
 	"github.com/roce-xdp/roce-xdp/cm/resolve"
 	"github.com/roce-xdp/roce-xdp/datapath"
+	"github.com/roce-xdp/roce-xdp/internal/opener"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
@@ -30,6 +31,7 @@ type Options struct {
 	Source    string // own address; empty: what the kernel prefers
 	TOS       int    // 0 to 255
 	Timeout   time.Duration
+	Way       opener.Way // who is asked
 	JSON      bool
 	Out       io.Writer
 }
@@ -58,37 +60,90 @@ type answer struct {
 	ErrorMessage string `json:"error,omitempty"`
 }
 
-// Run answers in the network namespace of the calling thread. When there is no way
-// it writes how far it got, and returns why. Errors are ErrOptions and those of
-// package resolve.
+// Run answers in the network namespace of the calling thread, or of the daemon when
+// that is asked. When there is no way it writes how far it got, and returns why. Errors
+// are ErrOptions, those of package resolve, and those of verbs.Open.
 func Run(ctx context.Context, o *Options) error {
 	req, err := o.request(ctx)
 	if err != nil {
 		return err
 	}
-	r, err := resolve.New()
-	if err != nil {
-		return err
-	}
-	defer r.Close()
 	ctx, cancel := context.WithTimeout(ctx, o.Timeout)
 	defer cancel()
-	res, failure := r.Resolve(ctx, req)
-	if errors.Is(failure, resolve.ErrInvalid) {
-		return fmt.Errorf("%w: %w", ErrOptions, failure)
+	a, failure := o.ask(ctx, req)
+	if a == nil {
+		return failure
 	}
-	a := describe(req, &res)
 	if failure != nil {
 		a.ErrorMessage = failure.Error()
 	}
 	if o.JSON {
 		enc := json.NewEncoder(o.Out)
 		enc.SetIndent("", "  ")
-		err = enc.Encode(&a)
+		err = enc.Encode(a)
 	} else {
 		err = a.write(o.Out)
 	}
 	return errors.Join(failure, err)
+}
+
+// ask finds the answer, as far as there is one; nil if the question could not be asked.
+func (o *Options) ask(ctx context.Context, req *verbs.ResolveRequest) (*answer, error) {
+	if o.Way == opener.Daemon {
+		return o.askDaemon(ctx, req)
+	}
+	r, err := resolve.New()
+	if err != nil {
+		return nil, err
+	}
+	defer r.Close()
+	res, failure := r.Resolve(ctx, req)
+	if errors.Is(failure, resolve.ErrInvalid) {
+		return nil, fmt.Errorf("%w: %w", ErrOptions, failure)
+	}
+	a := describe(req, &res)
+	if res.Interface == "" {
+		return a, failure
+	}
+	table := func() ([]verbs.GIDEntry, error) { return datapath.PlanGIDs(res.Device) }
+	if o.Way == opener.Either {
+		if served, _ := opener.Serves(res.Device); served {
+			table = func() ([]verbs.GIDEntry, error) { return servedGIDs(res.Device) }
+		}
+	}
+	if gids, err := table(); err == nil { // else the index is not known
+		a.source(gids, &res)
+	}
+	return a, failure
+}
+
+// servedGIDs are the GIDs of a daemon's device.
+func servedGIDs(ifname string) ([]verbs.GIDEntry, error) {
+	dev, err := verbs.Open(ifname)
+	if err != nil {
+		return nil, err
+	}
+	gids, err := dev.GIDs()
+	return gids, errors.Join(err, dev.Close())
+}
+
+// askDaemon asks a device of the daemon, which knows no ways but its own.
+func (o *Options) askDaemon(ctx context.Context, req *verbs.ResolveRequest) (a *answer, err error) {
+	dev, err := verbs.Open(o.Interface)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, dev.Close()) }()
+	req.Interface = "" // a device's interface may be one on top of the one that it is named after
+	res, failure := dev.Resolve(ctx, req)
+	if errors.Is(failure, verbs.ErrInvalid) {
+		return nil, fmt.Errorf("%w: %w", ErrOptions, failure)
+	}
+	a = describe(req, &res)
+	if gids, err := dev.GIDs(); err == nil && res.Interface != "" {
+		a.source(gids, &res)
+	}
+	return a, failure
 }
 
 // request makes a question of the options.
@@ -118,12 +173,11 @@ func (o *Options) request(ctx context.Context) (*verbs.ResolveRequest, error) {
 }
 
 // describe makes the answer of a resolution, which is empty where there is no way.
-func describe(req *verbs.ResolveRequest, res *verbs.Resolution) answer {
-	a := answer{Destination: req.Dst.String()}
+func describe(req *verbs.ResolveRequest, res *verbs.Resolution) *answer {
 	if res.Interface == "" {
-		return a
+		return &answer{Destination: req.Dst.String()}
 	}
-	a = answer{
+	a := &answer{
 		Destination: res.Dst.String(), Local: res.Local, Device: res.Device, Interface: res.Interface, VLAN: res.VLAN,
 		Source: res.Src.String(), SourceMAC: mac(res.SrcMAC), Table: res.Table, NextHop: res.NextHop.String(), MAC: mac(res.DstMAC),
 		Neighbour: res.Neighbour, LinkMTU: res.LinkMTU, PathMTU: res.PathMTU, RDMAMTU: res.MTU.Bytes(), HopLimit: res.HopLimit,
@@ -132,13 +186,16 @@ func describe(req *verbs.ResolveRequest, res *verbs.Resolution) answer {
 	if res.Gateway() {
 		a.Gateway = a.NextHop
 	}
-	gids, err := datapath.PlanGIDs(res.Device)
+	return a
+}
+
+// source adds the GID of the source address, if it is in a device's table.
+func (a *answer) source(gids []verbs.GIDEntry, res *verbs.Resolution) {
 	for i := range gids {
-		if g := &gids[i]; err == nil && g.GID == verbs.GID(res.Src.As16()) && g.IfIndex == res.IfIndex {
+		if g := &gids[i]; g.GID == verbs.GID(res.Src.As16()) && g.IfIndex == res.IfIndex {
 			a.GID, a.GIDIndex = netip.AddrFrom16(g.GID).String(), &g.Index
 		}
 	}
-	return a
 }
 
 func mac(m [6]byte) string {
