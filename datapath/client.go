@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -167,6 +168,26 @@ func (c *Client) Usage() Usage {
 	c.dev.mu.Lock()
 	defer c.dev.mu.Unlock()
 	return c.use
+}
+
+// PDUse is a protection domain with the number of objects in it.
+type PDUse struct {
+	PD      uint32
+	Objects int
+}
+
+// PDs are the client's protection domains, by number.
+func (c *Client) PDs() []PDUse {
+	c.dev.mu.Lock()
+	list := make([]PDUse, 0, c.use.PDs)
+	for pd, m := range c.dev.pds {
+		if m.owner == c {
+			list = append(list, PDUse{PD: pd, Objects: m.objects})
+		}
+	}
+	c.dev.mu.Unlock()
+	slices.SortFunc(list, func(a, b PDUse) int { return cmp.Compare(a.PD, b.PD) })
+	return list
 }
 
 // gone reports whether nothing of the client is left, or will be soon.

@@ -183,6 +183,9 @@ func TestClientLimits(t *testing.T) {
 	if u := c.Usage(); u != (Usage{PDs: 1, MRs: 1, CQs: 1, Bytes: 4096}) {
 		t.Errorf("usage %+v", u)
 	}
+	if p := c.PDs(); len(p) != 1 || p[0] != (PDUse{PD: pd, Objects: 1}) {
+		t.Errorf("protection domains %+v, want %d with the region in it", p, pd)
+	}
 	a, err := c.QueryDevice()
 	if err != nil || a.MaxQP != 1 || a.MaxMR != 2 || a.MaxMRSize != 8192 {
 		t.Errorf("attributes %+v, %v", a, err)

@@ -35,7 +35,7 @@ have been told; a second signal ends it at once.`,
 			signal.Notify(reload, syscall.SIGHUP)
 			defer signal.Stop(reload)
 			d, err := daemon.Start(daemon.Params{
-				Load: source.Load, Reload: reload, Getenv: os.Getenv,
+				Load: source.Load, NewService: daemon.Clients, Reload: reload, Getenv: os.Getenv,
 				Out: cmd.OutOrStdout(), Log: cmd.ErrOrStderr(),
 			})
 			if err != nil {

@@ -25,7 +25,7 @@ import (
 type Params struct {
 	// Load reads the configuration, at the start and for each reload.
 	Load func() (*config.Config, error)
-	// NewService makes what serves other programs.
+	// NewService makes what serves other programs: Clients.
 	NewService NewService
 	// Out gets the line that says that the daemon is ready, Log what happens.
 	Out, Log io.Writer
@@ -92,11 +92,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, dir.close()) }()
-	if d.params.NewService != nil {
-		if d.service, err = d.params.NewService(d.policy.decide, d.log); err != nil {
-			return err
-		}
-	}
+	d.service = d.params.NewService(d.policy.decide, d.log)
 	defer func() { err = errors.Join(err, d.stop()) }()
 	if err := d.openAll(ctx); err != nil {
 		return err
@@ -162,14 +158,12 @@ func (d *Daemon) listen(dir *runDir, served chan<- error) (ends []func() error, 
 			}
 		}()
 	}
-	if d.service != nil {
-		l, err := dir.listen("unixpacket", VerbsSocket, 0o666, -1)
-		if err != nil {
-			return ends, err
-		}
-		ends = append(ends, func() error { return ignoreClosed(l.Close()) })
-		serve(VerbsSocket, l, d.service.Serve)
+	v, err := dir.listen("unixpacket", VerbsSocket, 0o666, -1)
+	if err != nil {
+		return nil, err
 	}
+	ends = append(ends, func() error { return ignoreClosed(v.Close()) })
+	serve(VerbsSocket, v, d.service.Serve)
 	mode, gid := os.FileMode(0o600), -1
 	if g := d.policy.controlGroup(); g >= 0 {
 		mode, gid = 0o660, g
@@ -232,15 +226,13 @@ func (d *Daemon) stop() error {
 	d.reloading.Lock() // a reload that the control socket asked for ends first
 	defer d.reloading.Unlock()
 	var errs []error
-	if d.service != nil {
-		d.mu.Lock()
-		timeout := d.cfg.StopTimeout.Std()
-		d.mu.Unlock()
-		ctx, cancel := context.WithTimeout(context.Background(), timeout)
-		defer cancel()
-		if err := d.service.Shutdown(ctx); err != nil {
-			d.log.Warn("not all programs have ended in time", "timeout", timeout, "error", err)
-		}
+	d.mu.Lock()
+	timeout := d.cfg.StopTimeout.Std()
+	d.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	defer cancel()
+	if err := d.service.Shutdown(ctx); err != nil {
+		d.log.Warn("not all programs have ended in time", "timeout", timeout, "error", err)
 	}
 	close(d.ended)
 	for _, v := range d.list() {

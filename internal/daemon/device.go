@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/roce-xdp/roce-xdp/bpf"
 	"github.com/roce-xdp/roce-xdp/datapath"
@@ -22,6 +23,7 @@ type device struct {
 	options  *datapath.Options
 
 	dev *datapath.Device // nil while it is not open
+	ctx *verbs.Context   // of dev
 	err error            // why it is not
 }
 
@@ -41,18 +43,17 @@ func (d *Daemon) openDevice(v *device) error {
 	if err != nil {
 		return err
 	}
-	if d.service != nil {
-		if err := d.service.AddDevice(dev); err != nil {
-			return errors.Join(err, dev.Close())
-		}
+	ctx := verbs.NewContext(dev)
+	if err := d.service.AddDevice(ctx); err != nil {
+		return errors.Join(err, ctx.Close())
 	}
 	events, err := dev.Subscribe(verbs.EventDeviceFatal, verbs.EventPortActive, verbs.EventPortErr)
 	if err != nil {
-		return errors.Join(err, d.removeFromService(v.name), dev.Close())
+		return errors.Join(err, d.release(v.name, ctx))
 	}
 	d.watchers.Go(func() { d.watch(v.name, dev, events) })
 	d.mu.Lock()
-	v.dev, v.err = dev, nil
+	v.dev, v.ctx, v.err = dev, ctx, nil
 	d.mu.Unlock()
 	d.logOpen(v.name, dev)
 	return nil
@@ -107,9 +108,10 @@ func (d *Daemon) lose(f failure) {
 		d.mu.Unlock()
 		return
 	}
-	v.dev, v.err = nil, errGone
+	ctx := v.ctx
+	v.dev, v.ctx, v.err = nil, nil, errGone
 	d.mu.Unlock()
-	if err := errors.Join(d.removeFromService(f.name), f.dev.Close()); err != nil {
+	if err := d.release(f.name, ctx); err != nil {
 		d.log.Warn("close", "interface", f.name, "error", err)
 	}
 	d.tellManager()
@@ -150,33 +152,35 @@ func (d *Daemon) opened(v *device) bool {
 	return v.dev != nil
 }
 
-func (d *Daemon) removeFromService(name string) error {
-	if d.service == nil {
-		return nil
-	}
-	return d.service.RemoveDevice(name)
+// releaseTime is how long programs' part of a device may take to end.
+const releaseTime = 10 * time.Second
+
+// release ends what programs have of a device, and closes it.
+func (d *Daemon) release(name string, dev *verbs.Context) error {
+	ctx, cancel := context.WithTimeout(context.Background(), releaseTime)
+	defer cancel()
+	return errors.Join(d.service.RemoveDevice(ctx, name), dev.Close())
 }
 
 // closeDevice ends a device that is no longer served. The pins stay if keepPins says so;
 // frames then get the no_socket action, whatever queue pair they are for.
 func (d *Daemon) closeDevice(v *device, keepPins bool) error {
 	d.mu.Lock()
-	dev := v.dev
-	v.dev, v.err = nil, errGone
+	dev, ctx := v.dev, v.ctx
+	v.dev, v.ctx, v.err = nil, nil, errGone
 	d.mu.Unlock()
 	if dev == nil {
 		return nil
 	}
-	var errs []error
-	errs = append(errs, d.removeFromService(v.name))
-	if v.options.PinDir != "" {
-		if keepPins {
-			errs = append(errs, dev.SetActions(v.options.NoSocket, v.options.NoSocket))
-		} else {
-			errs = append(errs, dev.Unpin())
-		}
+	var err error
+	switch {
+	case v.options.PinDir == "":
+	case keepPins:
+		err = dev.SetActions(v.options.NoSocket, v.options.NoSocket)
+	default:
+		err = dev.Unpin()
 	}
-	return errors.Join(append(errs, dev.Close())...)
+	return errors.Join(err, d.release(v.name, ctx))
 }
 
 // setActions changes what may change while the device works.

@@ -21,6 +21,7 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/daemon/config"
 	"github.com/roce-xdp/roce-xdp/internal/daemon/control"
 	"github.com/roce-xdp/roce-xdp/test/netns"
+	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -51,7 +52,7 @@ func (f *fakeService) history() []string {
 
 var errRefused = errors.New("the service does not take it")
 
-func (f *fakeService) AddDevice(d *datapath.Device) error {
+func (f *fakeService) AddDevice(d *verbs.Context) error {
 	f.note("add %s", d.Name())
 	if d.Name() == f.refuse {
 		return errRefused
@@ -59,7 +60,7 @@ func (f *fakeService) AddDevice(d *datapath.Device) error {
 	return nil
 }
 
-func (f *fakeService) RemoveDevice(name string) error {
+func (f *fakeService) RemoveDevice(_ context.Context, name string) error {
 	f.note("remove %s", name)
 	return nil
 }
@@ -152,9 +153,9 @@ func (r *rig) begin(text string) {
 	r.d, err = New(Params{
 		Load: source.Load, Out: r.out, Log: r.log, Reload: r.reload,
 		Getenv: func(name string) string { return r.env[name] },
-		NewService: func(p Policy, _ *slog.Logger) (Service, error) {
+		NewService: func(p Policy, _ *slog.Logger) Service {
 			r.service.policy = p
-			return r.service, nil
+			return r.service
 		},
 	})
 	if err != nil {

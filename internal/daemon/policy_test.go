@@ -58,22 +58,22 @@ max_qps = 5
 		{"nobody else", shm.Cred{UID: 9, GID: 9}, 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			l, err := p.decide(&tt.who)
+			l, err := p.decide(tt.who)
 			if tt.qps == 0 {
 				if !errors.Is(err, ErrNotAllowed) || !strings.Contains(err.Error(), "user 9") {
 					t.Errorf("%+v, %v", l, err)
 				}
 				return
 			}
-			if err != nil || *l.QPs != tt.qps || *l.CQs != tt.cqs || l.MRs != nil {
+			if err != nil || l.QPs != tt.qps || l.CQs != tt.cqs || l.MRs != 0 {
 				t.Errorf("%+v, %v", l, err)
 			}
 		})
 	}
-	if l, err := policyOf(t, "[limits]\nmax_qps = 3\n").decide(&shm.Cred{UID: 9}); err != nil || *l.QPs != 3 {
+	if l, err := policyOf(t, "[limits]\nmax_qps = 3\n").decide(shm.Cred{UID: 9}); err != nil || l.QPs != 3 {
 		t.Errorf("without entries: %+v, %v", l, err)
 	}
-	if l, err := policyOf(t, rules+"[[allow]]\n").decide(&shm.Cred{UID: 9}); err != nil || *l.QPs != 10 {
+	if l, err := policyOf(t, rules+"[[allow]]\n").decide(shm.Cred{UID: 9}); err != nil || l.QPs != 10 {
 		t.Errorf("an entry for everyone: %+v, %v", l, err)
 	}
 }
@@ -104,7 +104,7 @@ func TestPolicyKeepsWhatItHas(t *testing.T) {
 			t.Errorf("%+v: %v", c, err)
 		}
 	}
-	if l, err := p.decide(&shm.Cred{UID: 9}); err != nil || *l.QPs != 3 {
+	if l, err := p.decide(shm.Cred{UID: 9}); err != nil || l.QPs != 3 {
 		t.Errorf("%+v, %v", l, err)
 	}
 }

@@ -122,9 +122,6 @@ func (d *Daemon) Resources(kind string) []control.Row {
 
 // resources are those of the kind on one device.
 func (d *Daemon) resources(v *device, kind string) []control.Row {
-	if d.service == nil {
-		return nil
-	}
 	var rows []control.Row
 	for _, r := range d.service.Resources(kind) {
 		if r.Text("ifname") == v.name {

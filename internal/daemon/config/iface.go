@@ -35,12 +35,7 @@ type Interface struct {
 
 // over is i, with what it does not give taken from below.
 func (i Interface) over(below Interface) Interface {
-	to, from := reflect.ValueOf(&i).Elem(), reflect.ValueOf(below)
-	for f := range to.NumField() {
-		if to.Field(f).IsNil() {
-			to.Field(f).Set(from.Field(f))
-		}
-	}
+	fill(&i, below)
 	return i
 }
 

@@ -1,33 +1,47 @@
 package config
 
 import (
-	"cmp"
 	"fmt"
 	"reflect"
 )
 
-// Limits are what one user's programs may have together. What is nil is
-// not limited, but by the device.
+// Limits are what a client, a program's open device, may have. What is nil is the
+// default of package serve.
 type Limits struct {
-	Clients *int  `toml:"max_clients"` // open devices
-	QPs     *int  `toml:"max_qps"`
-	CQs     *int  `toml:"max_cqs"`
-	SRQs    *int  `toml:"max_srqs"`
-	MRs     *int  `toml:"max_mrs"` // memory regions and windows
-	Bytes   *Size `toml:"max_bytes"`
-	Rate    *Rate `toml:"max_rate"`
+	Clients *int `toml:"max_clients"` // of all programs of the user together
+
+	QPs   *int `toml:"max_qps"`
+	CQs   *int `toml:"max_cqs"`
+	SRQs  *int `toml:"max_srqs"`
+	MRs   *int `toml:"max_mrs"` // memory regions and windows
+	PDs   *int `toml:"max_pds"`
+	AHs   *int `toml:"max_ahs"`
+	XRCDs *int `toml:"max_xrcds"`
+	CMIDs *int `toml:"max_cm_ids"`
+
+	Bytes      *Size `toml:"max_bytes"`      // of queues and buffers that it shares with the daemon
+	Registered *Size `toml:"max_registered"` // that its regions cover
+	Rate       *Rate `toml:"max_rate"`
+
+	// OwnMemory is whether regions may be on memory that is not of AllocBuffer.
+	OwnMemory *bool `toml:"own_memory"`
+	// Privileged is whether it may have queue pair 1 and privileged Q_Keys.
+	Privileged *bool `toml:"privileged"`
 }
 
 // Over is l, with what it does not give taken from below.
 func (l Limits) Over(below Limits) Limits {
-	return Limits{
-		Clients: cmp.Or(l.Clients, below.Clients),
-		QPs:     cmp.Or(l.QPs, below.QPs),
-		CQs:     cmp.Or(l.CQs, below.CQs),
-		SRQs:    cmp.Or(l.SRQs, below.SRQs),
-		MRs:     cmp.Or(l.MRs, below.MRs),
-		Bytes:   cmp.Or(l.Bytes, below.Bytes),
-		Rate:    cmp.Or(l.Rate, below.Rate),
+	fill(&l, below)
+	return l
+}
+
+// fill sets the fields of to, all pointers, that are nil, to those of from.
+func fill[T any](to *T, from T) {
+	t, f := reflect.ValueOf(to).Elem(), reflect.ValueOf(from)
+	for i := range t.NumField() {
+		if t.Field(i).IsNil() {
+			t.Field(i).Set(f.Field(i))
+		}
 	}
 }
 
@@ -35,27 +49,35 @@ func (l Limits) Over(below Limits) Limits {
 const minRate = Rate(1e6)
 
 func (l Limits) check(table string) error {
-	for _, n := range []struct {
-		key   string
-		value *int
-	}{
-		{"max_clients", l.Clients}, {"max_qps", l.QPs}, {"max_cqs", l.CQs}, {"max_srqs", l.SRQs}, {"max_mrs", l.MRs},
-	} {
-		if n.value != nil && *n.value < 0 {
-			return fmt.Errorf("%s: %s is %d: 0 or more is possible", table, n.key, *n.value)
+	v := reflect.ValueOf(l)
+	for i := range v.NumField() {
+		key := v.Type().Field(i).Tag.Get("toml")
+		least := int64(1) // to admit nobody, name nobody
+		switch p := v.Field(i).Interface().(type) {
+		case *int:
+			if p != nil && int64(*p) < least {
+				return fmt.Errorf("%s: %s is %d: %d or more is possible", table, key, *p, least)
+			}
+		case *Size:
+			if p != nil && int64(*p) < least {
+				return fmt.Errorf("%s: %s is %v: more is needed", table, key, *p)
+			}
+		case *Rate:
+			if p != nil && *p < minRate {
+				return fmt.Errorf("%s: %s is %v: at least %v is possible", table, key, *p, minRate)
+			}
 		}
-	}
-	if l.Rate != nil && *l.Rate < minRate {
-		return fmt.Errorf("%s: max_rate is %v: at least %v is possible", table, *l.Rate, minRate)
 	}
 	return nil
 }
 
-// Rule admits users, by name or number, and members of groups, with limits of their own
-// where it gives some. A rule without users and groups is for everyone.
+// Rule admits users, by name or number, and members of groups, to all interfaces or to
+// those that it names, with limits of their own where it gives some. A rule without users and
+// groups is for everyone.
 type Rule struct {
-	Users  []string `toml:"users"`
-	Groups []string `toml:"groups"`
+	Users      []string `toml:"users"`
+	Groups     []string `toml:"groups"`
+	Interfaces []string `toml:"interfaces"`
 	Limits
 }
 
@@ -66,6 +88,11 @@ func (r *Rule) check(n int) error {
 			if name == "" {
 				return fmt.Errorf("%s: a user or group without a name", table)
 			}
+		}
+	}
+	for _, name := range r.Interfaces {
+		if err := checkName(name); err != nil {
+			return fmt.Errorf("%s: %w", table, err)
 		}
 	}
 	return r.Limits.check(table)

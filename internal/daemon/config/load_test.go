@@ -91,7 +91,15 @@ max_clients = 2
 max_cqs = 3
 max_srqs = 4
 max_mrs = 5
+max_pds = 6
+max_ahs = 7
+max_xrcds = 8
+max_cm_ids = 9
+max_registered = "2TiB"
 max_rate = "100Mbit"
+own_memory = false
+privileged = true
+interfaces = ["eth0"]
 `
 
 func TestLoadFile(t *testing.T) {
@@ -120,7 +128,8 @@ func TestLoadFile(t *testing.T) {
 	if got := c.Options("eth1.100"); !equalOptions(*got, want) {
 		t.Errorf("eth1.100: %+v\nwant      %+v", *got, want)
 	}
-	if *c.Limits.QPs != 1000 || len(c.Allow) != 2 || *c.Allow[0].Bytes != 1<<30 || *c.Allow[1].Rate != 1e8 {
+	if *c.Limits.QPs != 1000 || len(c.Allow) != 2 || *c.Allow[0].Bytes != 1<<30 || *c.Allow[1].Rate != 1e8 ||
+		*c.Allow[1].Registered != 2<<40 || *c.Allow[1].OwnMemory || !*c.Allow[1].Privileged || c.Allow[1].Interfaces[0] != "eth0" {
 		t.Errorf("limits %+v, allow %+v", c.Limits, c.Allow)
 	}
 }
@@ -219,6 +228,8 @@ func TestValueErrors(t *testing.T) {
 		{"ring", "[interface.eth0]\nring_size = 100\n", "interface eth0: bad option: RingSize is 100"},
 		{"queues", "[interface.eth0]\nqueues = 65\n", "interface eth0: bad option: Queues is 65"},
 		{"negative limit", "[interface.eth0]\n[limits]\nmax_qps = -1\n", "limits: max_qps is -1"},
+		{"no bytes", "[interface.eth0]\n[limits]\nmax_bytes = \"0B\"\n", "limits: max_bytes is 0B"},
+		{"rule for no interface", "[interface.eth0]\n[[allow]]\ninterfaces = [\"a/b\"]\n", "allow, entry 1: \"a/b\" is not the name"},
 		{"low rate", "[interface.eth0]\n[[allow]]\n[[allow]]\nmax_rate = \"1Kbit\"\n", "allow, entry 2: max_rate is 1Kbit"},
 		{"nobody", "[interface.eth0]\n[[allow]]\nusers = [\"\"]\n", "allow, entry 1: a user or group without a name"},
 	} {

@@ -21,6 +21,7 @@ type Client struct {
 	Buffers int    // of AllocBuffer
 	Usage   datapath.Usage
 
+	PDs  []datapath.PDUse
 	QPs  []QP
 	CQs  []CQ
 	SRQs []SRQ
@@ -86,6 +87,7 @@ func (s *session) snapshot() Client {
 	if r := s.opened(); r != nil {
 		c.Device, c.Buffers, c.Usage = r.dev.name, r.buffers.len(), r.ns.Usage()
 		_, c.Shared = r.mem.Bytes()
+		c.PDs = r.ns.PDs()
 		c.QPs, c.CQs, c.SRQs, c.MRs = r.listQPs(), r.listCQs(), r.listSRQs(), r.listMRs()
 	}
 	if m := s.connections(); m != nil {
