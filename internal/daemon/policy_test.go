@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/roce-xdp/roce-xdp/internal/daemon/config"
+	"github.com/roce-xdp/roce-xdp/internal/daemon/serve"
 	"github.com/roce-xdp/roce-xdp/internal/shm"
 )
 
@@ -75,6 +78,40 @@ max_qps = 5
 	}
 	if l, err := policyOf(t, rules+"[[allow]]\n").decide(shm.Cred{UID: 9}); err != nil || l.QPs != 10 {
 		t.Errorf("an entry for everyone: %+v, %v", l, err)
+	}
+}
+
+// Every limit of the file is one of the server's.
+func TestLimits(t *testing.T) {
+	p := policyOf(t, `
+[[allow]]
+interfaces = ["eth0"]
+max_clients = 1
+max_qps = 2
+max_cqs = 3
+max_srqs = 4
+max_mrs = 5
+max_pds = 6
+max_ahs = 7
+max_xrcds = 8
+max_cm_ids = 9
+max_bytes = "10B"
+max_registered = "11B"
+max_rate = "96Mbit"
+max_message_rate = 13
+own_memory = false
+privileged = true
+`)
+	got, err := p.decide(shm.Cred{UID: 9})
+	want := serve.Limits{
+		Devices: []string{"eth0"}, Clients: 1, QPs: 2, CQs: 3, SRQs: 4, MRs: 5, PDs: 6, AHs: 7, XRCDs: 8, CMIDs: 9,
+		Memory: 10, Registered: 11, BytesPerSecond: 12_000_000, Messages: 13, NoIndirect: true, Privileged: true,
+	}
+	if d := cmp.Diff(want, got); err != nil || d != "" {
+		t.Errorf("%v (-want +got):\n%s", err, d)
+	}
+	if got, err := policyOf(t, "").decide(shm.Cred{}); err != nil || !cmp.Equal(got, serve.Limits{}) {
+		t.Errorf("nothing given: %+v, %v", got, err)
 	}
 }
 

@@ -21,7 +21,10 @@ type Limits struct {
 
 	Bytes      *Size `toml:"max_bytes"`      // of queues and buffers that it shares with the daemon
 	Registered *Size `toml:"max_registered"` // that its regions cover
-	Rate       *Rate `toml:"max_rate"`
+
+	// What may leave, of all of its queue pairs together.
+	Rate        *Rate `toml:"max_rate"`
+	MessageRate *int  `toml:"max_message_rate"` // a second
 
 	// OwnMemory is whether regions may be on memory that is not of AllocBuffer.
 	OwnMemory *bool `toml:"own_memory"`

@@ -97,6 +97,7 @@ max_xrcds = 8
 max_cm_ids = 9
 max_registered = "2TiB"
 max_rate = "100Mbit"
+max_message_rate = 1000
 own_memory = false
 privileged = true
 interfaces = ["eth0"]
@@ -129,7 +130,7 @@ func TestLoadFile(t *testing.T) {
 		t.Errorf("eth1.100: %+v\nwant      %+v", *got, want)
 	}
 	if *c.Limits.QPs != 1000 || len(c.Allow) != 2 || *c.Allow[0].Bytes != 1<<30 || *c.Allow[1].Rate != 1e8 ||
-		*c.Allow[1].Registered != 2<<40 || *c.Allow[1].OwnMemory || !*c.Allow[1].Privileged || c.Allow[1].Interfaces[0] != "eth0" {
+		*c.Allow[1].Registered != 2<<40 || *c.Allow[1].OwnMemory || *c.Allow[1].MessageRate != 1000 || !*c.Allow[1].Privileged || c.Allow[1].Interfaces[0] != "eth0" {
 		t.Errorf("limits %+v, allow %+v", c.Limits, c.Allow)
 	}
 }
