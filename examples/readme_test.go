@@ -1,4 +1,4 @@
-// Package examples_test runs what README.md says, as it says it.
+// What README.md says is run, as it says it.
 package examples_test
 
 import (

@@ -1,4 +1,3 @@
-// Package packaging tests what is installed beside the program.
 package packaging
 
 import (

@@ -1,0 +1,3 @@
+// Package packaging has what is installed beside the program: the systemd unit. Tests
+// verify it.
+package packaging
