@@ -22,7 +22,7 @@ RACE ?= ./datapath/... ./internal/memory/... ./internal/queue/... ./test/netns/.
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := build
-.PHONY: help deps build generate check-generated check-format test test-unit test-race conformance demo bench interop fuzz soak lint clean
+.PHONY: help deps build generate check-generated check-format test test-unit test-race conformance demo bench interop interop-perf fuzz soak lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -75,6 +75,11 @@ interop: build ## prove the stack against Linux's rdma_rxe in a virtual machine 
 	@.ci/deps $(PACKAGES_INTEROP)
 	$(GO) build -o $(OUT)/interop ./test/rxe
 	@$(OUT)/interop $(INTEROP)
+
+interop-perf: build ## measure our stack against Linux's rdma_rxe between two virtual machines (docs/interop.md)
+	@.ci/deps $(PACKAGES_INTEROP)
+	$(GO) build -o $(OUT)/interop ./test/rxe
+	@$(OUT)/interop -perf $(INTEROP)
 
 # Every fuzz target that there is, one after another, each with one worker. An
 # input that fails stays in testdata/fuzz of its package, where `go test` runs it.

@@ -56,7 +56,7 @@ func newPerfTest(test perf.Test) *cobra.Command {
 			if len(args) == 1 {
 				c.Server = args[0]
 			}
-			if err := notZero(cmd, "iters", "duration", "mtu", "qp", "tx-depth", "rx-depth", "post-list", "cq-mod", "outs"); err != nil {
+			if err := notZero(cmd, "iters", "duration", "mtu", "qp", "tx-depth", "rx-depth", "post-list", "cq-mod", "outs", "qp-timeout"); err != nil {
 				return err
 			}
 			if err := checkPort(cmd, c.Port); err != nil {
@@ -97,6 +97,7 @@ func newPerfTest(test perf.Test) *cobra.Command {
 	f.IntVarP(&p.RxDepth, "rx-depth", "r", 0, "receives posted on a queue pair (default 512)")
 	f.Uint8VarP(&p.TrafficClass, "tclass", "T", 0, "TOS or traffic class byte")
 	f.Uint8VarP(&p.SL, "sl", "S", 0, "service level")
+	f.Uint8VarP(&p.Timeout, "qp-timeout", "u", 0, "local ACK timeout: 4.096 us times 2 to this power (default 14)")
 	f.BoolVarP(&p.RDMACM, "rdma_cm", "R", false, "connect by the connection manager, as rdma_cm programs do")
 	f.BoolP("cpu-freq", "F", false, "accepted for perftest's sake, without effect")
 	f.BoolVarP(&c.Output.JSON, "json", "j", false, "print JSON")

@@ -58,7 +58,7 @@ func NewEnd(dev *verbs.Context, gid verbs.GIDEntry, path connect.Path, p Params)
 	e.path.SGIDIndex = gid.Index
 	e.path.Access = verbs.AccessLocalWrite | verbs.AccessRemoteWrite | verbs.AccessRemoteRead | verbs.AccessRemoteAtomic
 	e.path.RDAtomic = uint8(p.Outstanding)
-	e.path.TrafficClass, e.path.SL = p.TrafficClass, p.SL
+	e.path.TrafficClass, e.path.SL, e.path.Timeout = p.TrafficClass, p.SL, p.Timeout
 	if err := e.build(); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}

@@ -25,6 +25,7 @@ type Params struct {
 	MTU           int           `json:"mtu"`           // path MTU, bytes; the largest that both links carry
 	TrafficClass  uint8         `json:"traffic_class"` // whole TOS or traffic class byte
 	SL            uint8         `json:"sl"`            // service level, 0 to 7
+	Timeout       uint8         `json:"qp_timeout"`    // local ACK timeout, exponent of 4.096 us, up to 31; 14, with RDMACM the manager's
 	Bidirectional bool          `json:"bidirectional"` // both ends send; bandwidth tests
 	RDMACM        bool          `json:"rdma_cm"`       // connect over the connection manager
 	AllSizes      bool          `json:"-"`             // 2 bytes to 8 MiB in powers of two
@@ -60,6 +61,7 @@ func (p Params) Complete() (Params, error) {
 		{"inline size (-I)", p.Inline, 0, verbs.MaxInline + 1},
 		{"outstanding READs and atomics (-o)", p.Outstanding, 1, verbs.MaxRDAtomic + 1},
 		{"service level (-S)", int(p.SL), 0, 8},
+		{"timeout (-u)", int(p.Timeout), 0, 32},
 	}
 	for _, r := range ranges {
 		if r.v < r.low || r.v >= r.above {
@@ -80,6 +82,9 @@ func (p Params) Complete() (Params, error) {
 	}
 	if p.RDMACM && p.SL != 0 {
 		return p, fmt.Errorf("%w: the connection manager's queue pairs have service level 0, -S is %d: leave out -S or -R", ErrParams, p.SL)
+	}
+	if p.RDMACM && p.Timeout != 0 {
+		return p, fmt.Errorf("%w: with -R the connection manager sets the timeout: leave out -u", ErrParams)
 	}
 	// A full window has to contain a request that generates a completion.
 	p.CQMod = min(p.CQMod, p.TxDepth-p.PostList+1)

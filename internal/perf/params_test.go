@@ -101,6 +101,8 @@ func TestCompleteRefuses(t *testing.T) {
 		{"inline", "write-bw", Params{Inline: 513}, "(-I) is 513: 0 to 512"},
 		{"outstanding", "read-bw", Params{Outstanding: 129}, "(-o) is 129: 1 to 128"},
 		{"service level", "read-bw", Params{SL: 8}, "(-S)"},
+		{"timeout", "read-bw", Params{Timeout: 32}, "(-u)"},
+		{"timeout of the connection manager", "read-bw", Params{Timeout: 14, RDMACM: true}, "leave out -u"},
 		{"duration", "read-bw", Params{Duration: -time.Second}, "(-D)"},
 		{"MTU", "read-bw", Params{MTU: 1500}, "256, 512, 1024, 2048 and 4096"},
 		{"bidirectional latency", "write-lat", Params{Bidirectional: true}, "-b"},
@@ -129,7 +131,7 @@ func TestCompleteAcceptsEdges(t *testing.T) {
 		{Test: mustTest("send-lat"), Sizes: []int{0}},
 		{Test: mustTest("write-lat"), Sizes: []int{1}},
 		{Test: mustTest("write-bw"), Sizes: []int{0, maxMessage}, QPs: maxQPs, TxDepth: 1, Iters: minIters},
-		{Test: mustTest("send-bw"), MTU: 256, Inline: 512, SL: 7, Duration: maxTime},
+		{Test: mustTest("send-bw"), MTU: 256, Inline: 512, SL: 7, Timeout: 31, Duration: maxTime},
 	} {
 		if _, err := p.Complete(); err != nil {
 			t.Errorf("%+v: %v", p, err)

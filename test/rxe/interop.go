@@ -36,11 +36,11 @@ func interop(ctx context.Context, o *options, out io.Writer) (failed int, err er
 	b := &bench{rig: r, dev: &device{}, bad: &badLink{}, cm: &cmServer{}, note: out}
 	defer func() { err = errors.Join(err, b.dev.close(), b.bad.close(), b.cm.close(), r.close()) }()
 	begin := time.Now()
-	if err := r.start(ctx); err != nil {
+	if err := r.start(ctx, 1); err != nil {
 		return 0, err
 	}
 	for _, file := range []string{"ops.py", "cm.py", "rdmacm.py"} {
-		if err := r.share(ctx, filepath.Join(o.scripts, file)); err != nil {
+		if err := r.share(ctx, r.vm, filepath.Join(o.scripts, file)); err != nil {
 			return 0, err
 		}
 	}

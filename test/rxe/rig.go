@@ -45,13 +45,14 @@ var families = []family{
 type rig struct {
 	o   *options
 	vm  string    // the guest's name, and its tap's
+	vms []string  // all guests; rows use one
 	log io.Writer // what ops.py prints
 	ns  *netns.NS
 }
 
-// start makes the namespace and boots the guest. The caller closes the rig even
+// start makes the namespace and boots guests. The caller closes the rig even
 // when it fails.
-func (r *rig) start(ctx context.Context) (err error) {
+func (r *rig) start(ctx context.Context, guests int) (err error) {
 	if _, err := netns.Sweep(); err != nil {
 		return err
 	}
@@ -63,8 +64,11 @@ func (r *rig) start(ctx context.Context) (err error) {
 	}
 	pid := os.Getpid()
 	prefix := fmt.Sprintf("i%d-", pid) // guest/up numbers from 1 on
-	r.vm = prefix + "1"
-	if out, err := r.script(ctx, "up", "--name", prefix, "--owner", fmt.Sprint(pid), "--netns", r.ns.Name(), "--bridge", bridgeName,
+	for i := range guests {
+		r.vms = append(r.vms, fmt.Sprint(prefix, i+1))
+	}
+	r.vm = r.vms[0]
+	if out, err := r.script(ctx, "up", "-n", fmt.Sprint(guests), "--name", prefix, "--owner", fmt.Sprint(pid), "--netns", r.ns.Name(), "--bridge", bridgeName,
 		"--mtu", fmt.Sprint(linkMTU), "--offload", "off").CombinedOutput(); err != nil {
 		return fmt.Errorf("boot the guest: %w: %s", err, out)
 	}
@@ -123,8 +127,8 @@ func (r *rig) link() error {
 func (r *rig) close() (err error) {
 	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
 	defer cancel()
-	if r.vm != "" {
-		if out, e := r.script(ctx, "down", r.vm).CombinedOutput(); e != nil {
+	if len(r.vms) > 0 {
+		if out, e := r.script(ctx, "down", r.vms...).CombinedOutput(); e != nil {
 			err = fmt.Errorf("end the guest: %w: %s", e, out)
 		}
 	}
@@ -142,10 +146,14 @@ func (r *rig) script(ctx context.Context, name string, args ...string) *exec.Cmd
 
 // guest is a command line in the guest.
 func (r *rig) guest(ctx context.Context, limit time.Duration, line string) *exec.Cmd {
+	return r.guestAt(ctx, r.vm, limit, line)
+}
+
+func (r *rig) guestAt(ctx context.Context, vm string, limit time.Duration, line string) *exec.Cmd {
 	if r.o.verbose {
-		fmt.Fprintln(os.Stderr, "guest:", line)
+		fmt.Fprintf(os.Stderr, "guest %s: %s\n", vm, line)
 	}
-	return r.script(ctx, "run", "-g", r.vm, "-t", fmt.Sprint(int(limit.Seconds())), line)
+	return r.script(ctx, "run", "-g", vm, "-t", fmt.Sprint(int(limit.Seconds())), line)
 }
 
 // host is a command in the namespace. nsenter, unlike ip netns exec, leaves the
@@ -166,9 +174,9 @@ func gentle(cmd *exec.Cmd) *exec.Cmd {
 	return cmd
 }
 
-// share copies a file into the folder that is /share in the guest.
-func (r *rig) share(ctx context.Context, file string) error {
-	out, err := r.script(ctx, "run", "-g", r.vm, "--share").Output()
+// share copies a file into the folder that is /share in a guest.
+func (r *rig) share(ctx context.Context, vm, file string) error {
+	out, err := r.script(ctx, "run", "-g", vm, "--share").Output()
 	if err != nil {
 		return fmt.Errorf("find the guest's folder: %w", err)
 	}
