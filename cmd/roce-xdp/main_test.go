@@ -80,7 +80,7 @@ func TestHelp(t *testing.T) {
 			`-D, --duration`, `-a, --all`, `-b, --bidirectional`, `-Q, --cq-mod`, `--report_gbits`,
 		}},
 		// What makes no sense for a latency test is not offered.
-		{line: "perf write-lat --help", stdout: []string{`-n, --iters`}, absent: `--qp|--bidirectional|--cq-mod`},
+		{line: "perf write-lat --help", stdout: []string{`-n, --iters`}, absent: `--qp |--bidirectional|--cq-mod`},
 		// Atomics have one size.
 		{line: "perf atomic-bw --help", stdout: []string{`-q, --qp`}, absent: `--all`},
 		// An index that means "not given" is no default.
