@@ -13,7 +13,7 @@ import (
 // Open opens a device for this session, which has one at most.
 func (s *Session) Open(ctx context.Context, name string) error {
 	if len(name) >= proto.Name {
-		return fmt.Errorf("a name of %d bytes: no device has it", len(name))
+		return &Error{Op: proto.OpOpen, Status: proto.StatusNoDevice, Text: fmt.Sprintf("no device has a name of %d bytes", len(name))}
 	}
 	var req proto.Open
 	proto.PutText(req.Name[:], name)
