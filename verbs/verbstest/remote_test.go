@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"testing"
 
 	"github.com/roce-xdp/roce-xdp/datapath/datapathtest"
@@ -69,15 +70,20 @@ func TestNoDaemon(t *testing.T) {
 func TestPolicyOfTheDaemon(t *testing.T) {
 	w := &world{T: t}
 	a, _ := datapathtest.Pair(t, datapathtest.Options{})
-	limits, refusal := serve.Limits{Devices: []string{}}, error(nil)
-	d := daemontest.Start(t, a, serve.Config{Policy: func(serve.Cred) (serve.Limits, error) { return limits, refusal }})
+	var policy atomic.Pointer[func() (serve.Limits, error)]
+	set := func(l serve.Limits, err error) {
+		f := func() (serve.Limits, error) { return l, err }
+		policy.Store(&f)
+	}
+	set(serve.Limits{Devices: []string{}}, nil)
+	d := daemontest.Start(t, a, serve.Config{Policy: func(serve.Cred) (serve.Limits, error) { return (*policy.Load())() }})
 	t.Setenv(session.DirVariable, d.Dir)
 	_, err := verbs.Open("mem0")
 	w.is("a device of others", err, verbs.ErrPermission)
 	_, err = verbs.Open("")
 	w.is("no device at all", err, verbs.ErrNoDevice)
 
-	limits = serve.Limits{QPs: 1, Memory: 1 << 20, NoIndirect: true}
+	set(serve.Limits{QPs: 1, Memory: 1 << 20, NoIndirect: true}, nil)
 	dev := d.Open(t)
 	pd := get[*verbs.PD](w)(dev.AllocPD())
 	cq := get[*verbs.CQ](w)(dev.CreateCQ(16))
@@ -92,7 +98,7 @@ func TestPolicyOfTheDaemon(t *testing.T) {
 	_, err = pd.RegisterMemory(make([]byte, 64), verbs.AccessLocalWrite)
 	w.is("memory of the program's own", err, verbs.ErrPermission)
 
-	refusal = errors.New("not today")
+	set(serve.Limits{}, errors.New("not today"))
 	_, err = verbs.Open("mem0")
 	w.is("a user that may not", err, verbs.ErrPermission)
 	if err == nil || !strings.Contains(err.Error(), "not today") {
