@@ -28,10 +28,13 @@ func within(t testing.TB) context.Context {
 	return ctx
 }
 
+// pair makes two devices that are joined.
+var pair = datapathtest.Pair
+
 // devices are two devices joined in memory.
 func devices(t testing.TB) (a, b *verbs.Context) {
 	t.Helper()
-	return datapathtest.Pair(t, datapathtest.Options{})
+	return pair(t, datapathtest.Options{})
 }
 
 func listen(t testing.TB, dev *verbs.Context, address string, cfg *cm.Config) *cm.Listener {

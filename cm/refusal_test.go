@@ -232,7 +232,7 @@ func TestCancelled(t *testing.T) {
 	t.Run("answer unanswered", func(t *testing.T) {
 		// The REP, the second datagram to arrive, gets lost, and all that come after it.
 		var frames atomic.Int32
-		a, b := datapathtest.Pair(t, datapathtest.Options{Hook: func([]byte) xsktest.Action {
+		a, b := pair(t, datapathtest.Options{Hook: func([]byte) xsktest.Action {
 			if frames.Add(1) > 1 {
 				return xsktest.Drop
 			}
@@ -253,7 +253,7 @@ func TestCancelled(t *testing.T) {
 // TestLostRTU: the peer's first message stands for the RTU that was lost.
 func TestLostRTU(t *testing.T) {
 	var datagrams atomic.Int32
-	a, b := datapathtest.Pair(t, datapathtest.Options{Hook: func(f []byte) xsktest.Action {
+	a, b := pair(t, datapathtest.Options{Hook: func(f []byte) xsktest.Action {
 		const bthAt = 14 + 20 + 8
 		if f[bthAt] == 0x64 && datagrams.Add(1) == 3 { // UD SEND_ONLY: REQ, REP, RTU
 			return xsktest.Drop

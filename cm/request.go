@@ -78,10 +78,14 @@ func (c *Conn) accept(ctx context.Context, private []byte) error {
 	if err := c.ready(&p); err != nil {
 		return c.gaveUp(err)
 	}
+	start, err := c.qp.Query() // the peer does not send before it is accepted
+	if err != nil {
+		return err
+	}
 	if err := c.d.client.Accept(c.id, &p); err != nil {
 		return c.gaveUp(err)
 	}
-	return c.awaitReady(ctx)
+	return c.awaitReady(ctx, start.RQPSN)
 }
 
 // gaveUp tells an error that comes from the peer's end of the attempt.
@@ -107,11 +111,8 @@ const (
 	lastLook  = time.Second
 )
 
-func (c *Conn) awaitReady(ctx context.Context) error {
-	start, err := c.qp.Query()
-	if err != nil {
-		return err
-	}
+// awaitReady waits for the RTU, or for a packet other than the one of PSN start.
+func (c *Conn) awaitReady(ctx context.Context, start uint32) error {
 	for look := firstLook; ; look = min(2*look, lastLook) {
 		part, cancel := context.WithTimeout(ctx, look)
 		err := c.await(part, "answers", func(*cmfsm.Event) error { return nil })
@@ -124,7 +125,7 @@ func (c *Conn) awaitReady(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if now.RQPSN != start.RQPSN {
+		if now.RQPSN != start {
 			// An error says that something else has happened: there is an event of it.
 			_ = c.d.client.Established(c.id)
 		}

@@ -164,7 +164,7 @@ func (c *remoteClient) Resolve(ctx context.Context, q Query) (Resolved, error) {
 	if err != nil {
 		return Resolved{}, sentinel(err)
 	}
-	return Resolved{Src: rep.Src.Netip(), Dst: rep.Dst.Netip(), MTU: ibv.MTU(rep.MTU), HopLimit: rep.HopLimit}, nil
+	return Resolved{Src: rep.Src.Netip(), Dst: rep.Dst.Netip(), MTU: ibv.MTU(rep.MTU), HopLimit: rep.HopLimit, VLAN: rep.VLAN}, nil
 }
 
 func (c *remoteClient) Connect(id cmfsm.ID, r *cmfsm.Route, p *cmfsm.ConnParam) error {
@@ -232,7 +232,7 @@ func (c *remoteClient) QPAttr(id cmfsm.ID, p *cmfsm.ConnParam) (cmfsm.QPAttr, er
 	if err := c.call(proto.OpCMQPAttr, &proto.CMAccept{ID: uint64(id), Param: param}, &rep); err != nil {
 		return cmfsm.QPAttr{}, err
 	}
-	return cmfsm.QPAttr{QPAttr: rep.Attr.IBV(), LocalGID: rep.LocalGID}, nil
+	return cmfsm.QPAttr{QPAttr: rep.Attr.IBV(), LocalGID: rep.LocalGID, VLAN: rep.VLAN}, nil
 }
 
 func (c *remoteClient) Info(id cmfsm.ID) (cmfsm.Info, error) {

@@ -3,6 +3,7 @@ package serve
 import (
 	"fmt"
 	"os"
+	"slices"
 	"sync"
 
 	"github.com/roce-xdp/roce-xdp/internal/cmengine"
@@ -201,10 +202,17 @@ func (c *connections) list() []cmfsm.ID {
 }
 
 // mayName refuses numbers of other clients' queue pairs in what is told to a peer. 0
-// says that there is none yet.
-func (c *connections) mayName(qpn uint32) error {
+// says that there is none yet. Of an id that takes none now the state is what is wrong.
+func (c *connections) mayName(id cmfsm.ID, qpn uint32, in ...cmfsm.State) error {
 	if qpn == 0 || c.res.numbers.own(qpn) {
 		return nil
+	}
+	i, err := c.client.Info(id)
+	switch {
+	case err != nil:
+		return err
+	case !slices.Contains(in, i.State):
+		return fmt.Errorf("%w: it is %v", cmfsm.ErrState, i.State)
 	}
 	return fmt.Errorf("%w: queue pair %#x is not one of this client", verbs.ErrInvalid, qpn)
 }

@@ -55,7 +55,7 @@ func cmResolve(c *connections, q *request, m *proto.CMResolve) (any, error) {
 }
 
 func cmConnect(c *connections, _ *request, m *proto.CMConnect) (any, error) {
-	if err := c.mayName(m.Param.QPN); err != nil {
+	if err := c.mayName(cmfsm.ID(m.ID), m.Param.QPN, cmfsm.StateIdle); err != nil {
 		return nil, err
 	}
 	route, param := m.Route(), m.Param.FSM()
@@ -63,7 +63,7 @@ func cmConnect(c *connections, _ *request, m *proto.CMConnect) (any, error) {
 }
 
 func cmAccept(c *connections, _ *request, m *proto.CMAccept) (any, error) {
-	if err := c.mayName(m.Param.QPN); err != nil {
+	if err := c.mayName(cmfsm.ID(m.ID), m.Param.QPN, cmfsm.StateREQRcvd, cmfsm.StateREPRcvd, cmfsm.StateSIDRREQRcvd); err != nil {
 		return nil, err
 	}
 	param := m.Param.FSM()
