@@ -18,7 +18,8 @@ const localHopLimit = 64
 // pathFinder knows how the kernel reaches a peer; resolve.Resolver is one.
 type pathFinder interface {
 	Route(req *verbs.ResolveRequest) (verbs.Resolution, error)
-	Resolve(ctx context.Context, req *verbs.ResolveRequest) (verbs.Resolution, error)
+	// Neighbour has the next hop of what Route has found answer.
+	Neighbour(ctx context.Context, res verbs.Resolution) (verbs.Resolution, error)
 }
 
 // search is a request and what the device had when it came.
@@ -28,6 +29,8 @@ type search struct {
 	gids gidTable
 	link linkInfo
 	mac  [6]byte
+
+	preferred verbs.Resolution // what the kernel says without an interface; asking is most of the work
 }
 
 // Resolve finds out how the device reaches a peer; see verbs.Context.Resolve.
@@ -160,8 +163,7 @@ func (s *search) find(ctx context.Context) (verbs.Resolution, error) {
 			}
 			continue
 		}
-		req.Interface, req.Src = strconv.Itoa(res.IfIndex), res.Src
-		if res, err = s.dev.paths.Resolve(ctx, &req); s.dev.closed.Load() {
+		if res, err = s.dev.paths.Neighbour(ctx, res); s.dev.closed.Load() {
 			err = ErrClosed
 		}
 		res.SGIDIndex = i
@@ -172,7 +174,10 @@ func (s *search) find(ctx context.Context) (verbs.Resolution, error) {
 
 // through finds a way and the index of its source address in the GID table.
 func (s *search) through(req *verbs.ResolveRequest) (verbs.Resolution, int, error) {
-	res, err := s.dev.paths.Route(req)
+	res, err := s.preferred, error(nil)
+	if res.IfIndex == 0 || req.Interface != strconv.Itoa(res.IfIndex) {
+		res, err = s.dev.paths.Route(req)
+	}
 	switch {
 	case err != nil:
 		return res, -1, err
@@ -217,6 +222,7 @@ func (s *search) interfaces() []string {
 	if scoped := s.dst().IsLinkLocalUnicast() || s.dst().IsLinkLocalMulticast(); !scoped {
 		res, err := s.dev.paths.Route(&s.req)
 		if preferred := strconv.Itoa(res.IfIndex); err == nil && slices.Contains(all, preferred) {
+			s.preferred = res
 			return append([]string{preferred}, all...)
 		}
 	}

@@ -93,8 +93,24 @@ func (r *Resolver) Resolve(ctx context.Context, req *verbs.ResolveRequest) (verb
 	}
 	defer r.using.RUnlock()
 	res, err := r.route(req)
-	if err != nil || res.Local || res.Dst.IsMulticast() {
+	if err != nil {
 		return res, err
+	}
+	return r.neighbourOf(ctx, res)
+}
+
+// Neighbour completes what Route has found: it is the second half of Resolve.
+func (r *Resolver) Neighbour(ctx context.Context, res verbs.Resolution) (verbs.Resolution, error) {
+	if err := r.use(); err != nil {
+		return verbs.Resolution{}, err
+	}
+	defer r.using.RUnlock()
+	return r.neighbourOf(ctx, res)
+}
+
+func (r *Resolver) neighbourOf(ctx context.Context, res verbs.Resolution) (verbs.Resolution, error) {
+	if res.Local || res.Dst.IsMulticast() {
+		return res, nil
 	}
 	n, err := r.await(ctx, leg{res.IfIndex, res.Src, res.NextHop})
 	res.DstMAC, res.Neighbour = n.mac, n.state.String()
