@@ -22,7 +22,7 @@ RACE ?= ./datapath/... ./internal/memory/... ./internal/queue/... ./test/netns/.
 GOLANGCI := github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
 
 .DEFAULT_GOAL := build
-.PHONY: help deps build generate check-generated check-format test test-unit test-race conformance demo bench interop interop-perf fuzz soak lint clean
+.PHONY: help deps build generate check-generated check-format test test-unit test-race test-interop conformance demo bench interop interop-perf fuzz soak lint clean
 
 help: ## list the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 18
@@ -44,9 +44,9 @@ check-format: ## fail unless every Go file is as gofmt writes it
 	@out="$$(gofmt -l .)"; \
 	  if [ -n "$$out" ]; then echo "not formatted, run gofmt -w on:" >&2; echo "$$out" >&2; exit 1; fi
 
-test: deps check-format check-generated ## everything: vet, unit tests, race detector, namespaces
+test: deps check-format check-generated ## everything: vet, unit tests, race detector, namespaces, a few rows against rdma_rxe
 	$(GO) vet ./...
-	@$(MAKE) --no-print-directory test-unit test-race
+	@$(MAKE) --no-print-directory test-unit test-race test-interop
 
 # A missing capability fails instead of skipping: root is demanded, not hoped for.
 test-unit test-race: export ROCE_XDP_REQUIRE = netns,xdp,tshark,clang,systemd
@@ -60,6 +60,12 @@ test-unit:
 
 test-race:
 	CGO_ENABLED=1 $(GO) test -race -count=1 -timeout $(TIMEOUT) $(RACE)
+
+# A few rows of `make interop`, in a minute; five more where the guest's image has
+# to be made first.
+test-interop: build
+	@$(GO) build -o $(OUT)/interop ./test/rxe
+	@OUT=$(OUT) .ci/interop $(PACKAGES_INTEROP)
 
 conformance: ## write docs/conformance.md: which test proves which rule of docs/rules.md
 	$(GO) run $(CONFORMANCE) write

@@ -33,21 +33,35 @@ func start(cmd *exec.Cmd) (*program, error) {
 	return p, nil
 }
 
-// says waits until the program has printed a text.
-func (p *program) says(ctx context.Context, text string) error {
-	for over := false; !strings.Contains(p.out.String(), text); {
-		if over {
-			return fmt.Errorf("it ended without %q (%v): %s", text, p.err, p.out.String())
+// says waits until the program has printed a text. It is no use to wait on when that
+// program has ended, or another that is needed.
+func (p *program) says(ctx context.Context, text string, needed ...*program) error {
+	for over := (*program)(nil); !strings.Contains(p.out.String(), text); {
+		if over != nil {
+			return fmt.Errorf("no %q: a program ended (%v): %s", text, over.err, over.out.String())
 		}
 		select {
-		case <-p.done:
-			over = true
 		case <-ctx.Done():
 			return fmt.Errorf("waiting for %q: %w: %s", text, context.Cause(ctx), p.out.String())
 		case <-time.After(20 * time.Millisecond):
 		}
+		for _, q := range append(needed, p) {
+			if q.over() {
+				over = q
+			}
+		}
 	}
 	return nil
+}
+
+// over reports whether the program has ended.
+func (p *program) over() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
 }
 
 // ended waits until the program has ended, and says how.

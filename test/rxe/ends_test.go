@@ -60,8 +60,18 @@ func TestEnded(t *testing.T) {
 	if err := p.ended(ctx, time.Second); err == nil || errors.Is(err, errRunsOn) {
 		t.Errorf("it was killed: %v", err)
 	}
-	if err := p.says(ctx, "more"); err == nil || !strings.Contains(err.Error(), "it ended without") {
+	if err := p.says(ctx, "more"); err == nil || !strings.Contains(err.Error(), `no "more": a program ended (signal: killed)`) {
 		t.Errorf("it says no more: %v", err)
+	}
+	q, err := start(gentle(exec.CommandContext(ctx, "sh", "-c", "exec sleep 60")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := q.says(ctx, "up", p); err == nil || !strings.Contains(err.Error(), "signal: killed") {
+		t.Errorf("what it waits for has ended: %v", err)
+	}
+	if err := q.kill(ctx); err != nil {
+		t.Error(err)
 	}
 }
 

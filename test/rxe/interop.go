@@ -14,8 +14,12 @@ import (
 // interop runs the rows that match and returns how many failed. An error means
 // that the rows could not be run at all.
 func interop(ctx context.Context, o *options, out io.Writer) (failed int, err error) {
+	all := rows()
+	if o.smoke {
+		all = smokeRows(all)
+	}
 	var chosen []row
-	for _, r := range rows() {
+	for _, r := range all {
 		if o.run.MatchString(r.name) {
 			chosen = append(chosen, r)
 		}

@@ -17,6 +17,7 @@ type options struct {
 	scripts string         // folder of the guest's scripts
 	binary  string         // roce-xdp, for the ping-pong rows
 	run     *regexp.Regexp // rows to run
+	smoke   bool           // only those of make test
 	list    bool
 	verbose bool
 	dir     string // folder for captures that failed their check
@@ -31,6 +32,7 @@ func main() {
 	limit := flag.Duration("timeout", 20*time.Minute, "end after this `time`")
 	flag.StringVar(&o.scripts, "scripts", "test/rxe/guest", "`folder` of the scripts that run the guest")
 	flag.StringVar(&o.binary, "binary", "bin/roce-xdp", "the command under test, for the ping-pong rows")
+	flag.BoolVar(&o.smoke, "smoke", false, "run only a few rows, in a minute, as make test does")
 	flag.BoolVar(&o.list, "list", false, "print the names of the rows and end")
 	flag.BoolVar(&o.verbose, "v", false, "print commands and what the guest prints")
 	flag.StringVar(&o.dir, "captures", "", "keep all captures in this `folder`")

@@ -88,25 +88,30 @@ func pingpongRows() []row {
 	return all
 }
 
-// attempts is how often a ping-pong row is run. The program's time-out is fixed:
-// it gives up after a second or two without an answer, and an emulated CPU on a
-// busy host stands still for longer at times. The other rows have time-outs of
-// their own.
+// attempts is how often a row of a C program with fixed time-outs is run: it gives up
+// after a second or two, and an emulated CPU on a busy host stands still for longer at
+// times. The other rows have time-outs of their own.
 const attempts = 3
+
+// errNoAnswer: one end stood still.
+var errNoAnswer = errors.New("no answer")
 
 // run runs both ends, again when ours got no answer from the guest.
 func (x *exchange) run(ctx context.Context, b *bench) error {
+	return b.patiently(ctx, func() error { return x.once(ctx, b) })
+}
+
+// patiently runs a row, again when one end stood still, and says so.
+func (b *bench) patiently(ctx context.Context, once func() error) error {
 	var err error
 	for n := 1; n <= attempts; n++ {
-		if err = x.once(ctx, b); err == nil || !errors.Is(err, errNoAnswer) || ctx.Err() != nil {
+		if err = once(); err == nil || !errors.Is(err, errNoAnswer) || ctx.Err() != nil {
 			return err
 		}
 		fmt.Fprintf(b.note, "# no answer from the guest, attempt %d of %d\n", n, attempts)
 	}
 	return err
 }
-
-var errNoAnswer = errors.New("no answer")
 
 // once runs both ends and demands success and the same count of both. When one
 // fails, the other is ended.

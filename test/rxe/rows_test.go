@@ -218,3 +218,26 @@ func TestJudge(t *testing.T) {
 		t.Errorf("packets of others: %d, %v", n, err)
 	}
 }
+
+// -smoke has a row of each group, and all that it names.
+func TestSmoke(t *testing.T) {
+	groups := map[string]bool{}
+	for _, r := range rows() {
+		groups[r.group] = false
+	}
+	chosen := smokeRows(rows())
+	if len(chosen) != len(smoke) {
+		t.Errorf("%d rows of %d: a name is wrong, or there twice", len(chosen), len(smoke))
+	}
+	for _, r := range chosen {
+		if r.group != "smoke" {
+			t.Errorf("%s is in group %s", r.name, r.group)
+		}
+		groups[strings.SplitN(r.name, "/", 2)[0]] = true
+	}
+	for g, there := range groups {
+		if !there {
+			t.Errorf("no row of group %s", g)
+		}
+	}
+}

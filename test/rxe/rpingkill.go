@@ -25,9 +25,11 @@ func killRows() []row {
 			all = append(all, row{
 				name: fmt.Sprintf("rping/%s/%s", c.name, families[i].name), group: "rping", limit: 2 * time.Minute,
 				run: func(ctx context.Context, b *bench) error {
-					ctx, cancel := context.WithCancel(ctx)
-					defer cancel()
-					return c.run(ctx, b, f)
+					return b.patiently(ctx, func() error {
+						ctx, cancel := context.WithCancel(ctx)
+						defer cancel()
+						return c.run(ctx, b, f)
+					})
 				},
 			})
 		}
@@ -78,7 +80,10 @@ func (b *bench) connectPings(ctx context.Context, server bool, ours, rxe []strin
 		}
 	}
 	if err == nil {
-		err = own.says(ctx, "connected ")
+		err = own.says(ctx, "connected ", guest)
+	}
+	if err != nil && strings.Contains(err.Error(), resolving) {
+		err = fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 	time.Sleep(underWay)
 	return own, guest, err
