@@ -56,6 +56,9 @@ func (w *worker) transmit(now mono.Time) bool {
 			}
 			n, more := w.turn(now, q, min(limit, budget, room))
 			sent, budget, room = sent+n, budget-n, room-n
+			if n == 0 && more && room > 0 {
+				budget -= turnPackets // it had other work, such as requests to flush
+			}
 			if more {
 				w.activate(q)
 				w.noRoom = w.noRoom || room == 0

@@ -214,7 +214,7 @@ func (q *QP) reqFail(now mono.Time, status ibv.WCStatus) {
 
 // reqFlush completes everything in the send queue with WR_FLUSH_ERR, in order:
 // what is outstanding, and what is or will be posted while in ERR or SQE.
-func (q *QP) reqFlush(now mono.Time) {
+func (q *QP) reqFlush(now mono.Time) (more bool) {
 	r, state := &q.req, q.state
 	q.releaseAllKept(&r.kept)
 	for r.head != r.tail {
@@ -223,19 +223,26 @@ func (q *QP) reqFlush(now mono.Time) {
 		q.reqFlushed(now, id)
 	}
 	r.startAt(r.max)
-	r.unread = 0
+	r.unread, r.unflushed = 0, false
 	n, ok := r.posted()
 	if !ok {
-		return
+		return false
 	}
+	left := min(n, flushBatch)
 	// A completion queue that overflows in SQE leads to ERR: the rest is flushed then.
-	for ; n > 0 && q.state == state; n-- {
+	for ; left > 0 && q.state == state; left-- {
 		var h queue.SendWQE
 		queue.GetSend(r.sq.Slot(0), &h)
 		r.sq.Release(1)
 		q.reqFlushed(now, h.WRID)
 	}
+	r.unflushed = n > flushBatch && q.state == state
+	return r.unflushed
 }
+
+// flushBatch is how many posted work requests of a queue are flushed at a time: who
+// posts to a queue pair in error does not keep the worker from the others.
+const flushBatch = 256
 
 func (q *QP) reqFlushed(now mono.Time, wrid uint64) {
 	c := queue.CQE{WRID: wrid, Status: ibv.WCWRFlushErr}

@@ -133,7 +133,9 @@ func (q *QP) enter(now mono.Time, next ibv.QPState) {
 	}
 	if prev == ibv.QPStateSQE {
 		// What was posted until now is flushed; that may find a queue full.
-		if q.reqFlush(now); q.state != prev {
+		for q.reqFlush(now) {
+		}
+		if q.state != prev {
 			return
 		}
 	}

@@ -164,12 +164,10 @@ func (q *QP) HandlePacket(now mono.Time, p *wire.Packet) Verdict {
 func (q *QP) Poll(now mono.Time, tx *Batch) (more bool) {
 	switch q.state {
 	case ibv.QPStateErr:
-		q.reqFlush(now)
-		q.respFlush(now)
-		return q.respLastWords(now, tx)
+		more = q.flush(now)
+		return q.respLastWords(now, tx) || more
 	case ibv.QPStateSQE:
-		q.reqFlush(now)
-		return false
+		return q.reqFlush(now)
 	case ibv.QPStateRTR, ibv.QPStateRTS, ibv.QPStateSQD:
 	default:
 		return false
@@ -184,7 +182,7 @@ func (q *QP) Poll(now mono.Time, tx *Batch) (more bool) {
 	q.reqEra()
 	more = q.reqPoll(now, tx)
 	q.reqCharge()
-	return more
+	return more || q.req.unflushed
 }
 
 // NextDeadline is the time by which Poll must be called again, Never when only
@@ -208,13 +206,19 @@ func (q *QP) fail(now mono.Time) {
 		return
 	}
 	q.state = ibv.QPStateErr
-	q.reqFlush(now)
-	q.reqCharge()
-	q.respFlush(now)
+	q.flush(now)
 	if q.cfg.SRQ != nil || q.cfg.XRCD != nil {
 		// What it had taken has completed, and it takes no more.
 		q.env.event(ibv.EventQPLastWQEReached, q)
 	}
+}
+
+// flush flushes a queue pair in ERR, and reports whether there is more than it has
+// flushed.
+func (q *QP) flush(now mono.Time) (more bool) {
+	more = q.reqFlush(now)
+	q.reqCharge()
+	return q.respFlush(now, !more) || more
 }
 
 // complete writes a completion to cq. When cq has overflowed the queue pair

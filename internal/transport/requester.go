@@ -48,6 +48,8 @@ type requester struct {
 	retries   uint8  // restarts since the last progress
 	timeouts  uint8  // those of the restarts that were timeouts, up to maxBackoff
 	rnrTries  uint8  // RNR NAKs since the last progress
+	unflushed bool   // more is posted than the last flush has flushed
+	operated  int    // operations on keys in this Poll
 	charge    int    // what the flight has of ours
 	lost      int    // what was forgotten of it, until there is an answer
 	era       uint32 // to which era of the flight that belongs
@@ -98,7 +100,7 @@ func (q *QP) reqReset() {
 	}
 	q.releaseAllKept(&r.kept)
 	q.dropKept(&r.kept)
-	r.head, r.cur, r.tail, r.unread, r.corrupt = 0, 0, 0, 0, false
+	r.head, r.cur, r.tail, r.unread, r.corrupt, r.unflushed = 0, 0, 0, 0, false, false
 	r.rtt = rttMeter{}
 	r.drop(&q.env.copies)
 	r.startAt(0)

@@ -57,8 +57,15 @@ func (q *QP) reqExecute(now mono.Time, w *sendWQE) reqState {
 	if !q.reqRetireExecuted(now) {
 		return reqDead
 	}
+	if r.operated++; r.operated == operateBatch {
+		return reqRoom
+	}
 	return reqSending
 }
+
+// operateBatch is how many operations on keys, which take no room of a batch, a Poll
+// executes: who posts many does not keep the worker from the others.
+const operateBatch = 64
 
 // reqOperate does what w is for. Keys that peers name change before anything can
 // arrive that was sent after them.

@@ -16,7 +16,7 @@ func (q *QP) reqPoll(now mono.Time, tx *Batch) (more bool) {
 	} else if !q.env.Behind {
 		q.reqExpire(now)
 	}
-	r.due = mono.Never
+	r.due, r.operated = mono.Never, 0
 	for r.state = reqSending; r.state == reqSending; {
 		r.state = q.reqStep(now, tx)
 	}

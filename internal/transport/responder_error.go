@@ -134,10 +134,11 @@ func (q *QP) respReadFault(now mono.Time, s *savedResult, p psn.PSN) {
 	}
 }
 
-// respFlush completes the receive work request in use and all posted ones, unless
-// they are shared with others, with WR_FLUSH_ERR, in order, and lets go of everything else. It may be called
-// again: requests that are posted in ERR are flushed by the next Poll.
-func (q *QP) respFlush(now mono.Time) {
+// respFlush completes the receive work request in use and, if posted, those that are
+// posted and not shared with others, with WR_FLUSH_ERR, in order, and lets go of
+// everything else. It reports whether there are more of them. It may be called again:
+// requests that are posted in ERR are flushed by the next Poll.
+func (q *QP) respFlush(now mono.Time, posted bool) (more bool) {
 	r := &q.resp
 	q.respReleaseKept()
 	r.gap.set = false
@@ -147,17 +148,18 @@ func (q *QP) respFlush(now mono.Time) {
 		q.respCancel()
 	}
 	q.respFailWQE(now, ibv.WCWRFlushErr)
-	if q.cfg.RQ == nil {
-		return
+	if q.cfg.RQ == nil || !posted {
+		return false
 	}
 	n, ok := r.rq.Avail()
 	if !ok {
-		return
+		return false
 	}
-	for range n {
+	for range min(n, flushBatch) {
 		var h queue.RecvWQE
 		queue.GetRecv(r.rq.Slot(0), &h)
 		r.rq.Release(1)
 		q.complete(now, q.cfg.RecvCQ, &queue.CQE{WRID: h.WRID, Status: ibv.WCWRFlushErr, Opcode: ibv.WCRecv}, false)
 	}
+	return n > flushBatch
 }

@@ -209,7 +209,7 @@ func TestTransitionErrorsSayWhatIsWrong(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := CheckTransition(ibv.QPTypeRC, tc.from, tc.to, tc.mask)
-			if diff := cmp.Diff("transport: "+tc.want, fmt.Sprint(err)); diff != "" {
+			if diff := cmp.Diff(tc.want, fmt.Sprint(err)); diff != "" {
 				t.Error(diff)
 			}
 		})
