@@ -77,8 +77,7 @@ func structures(t *testing.T) map[string]reflect.Type {
 	return all
 }
 
-// compiler is a compiler of C. Continuous integration has one: what builds the XDP
-// programs.
+// compiler is a compiler of C. Where clang is demanded, as by make test, there is one.
 func compiler(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"cc", "clang", "clang-14", "gcc"} {
@@ -86,8 +85,8 @@ func compiler(t *testing.T) string {
 			return path
 		}
 	}
-	if os.Getenv("CI") != "" {
-		t.Fatal("no C compiler")
+	if strings.Contains(os.Getenv("ROCE_XDP_REQUIRE"), "clang") {
+		t.Fatal("ROCE_XDP_REQUIRE wants the header to be compiled, and there is no C compiler")
 	}
 	t.Skip("no C compiler")
 	return ""
