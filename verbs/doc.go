@@ -2,10 +2,11 @@
 // of libibverbs, spelled as in libibverbs without the prefix.
 //
 // A Context is an open device. It comes from package datapath, when the program
-// owns the network interface itself, and everything below is the same whoever
-// provides it:
+// owns the network interface itself, or from Open, when a daemon does (`roce-xdp run
+// eth0`), and everything below is the same whoever provides it:
 //
-//	dev, err := datapath.Open("eth0", nil)
+//	dev, err := datapath.Open("eth0", nil) // needs privileges
+//	dev, err := verbs.Open("eth0")         // needs a daemon
 //	pd, err := dev.AllocPD()
 //	buf, err := dev.AllocBuffer(1 << 20)
 //	mr, err := pd.RegisterMemory(buf, verbs.AccessLocalWrite|verbs.AccessRemoteWrite)
