@@ -136,6 +136,7 @@ func (c *Client) leave() {
 	for i, w := range c.dev.workers {
 		// An error says that the device is closed.
 		_ = w.control(func() { w.dropLane(c.lanes[i]) })
+		w.settleBells()
 	}
 	c.unwatch(len(c.dev.workers))
 }

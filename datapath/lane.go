@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"runtime"
 	"slices"
 
 	"github.com/roce-xdp/roce-xdp/internal/mono"
@@ -231,6 +232,13 @@ func (d *doorbells) unhang(q *qp) {
 
 // rung reports whether a client may have rung a doorbell. The lock need not be held.
 func (w *worker) rung() bool {
+	if w.belled.Load() == nil {
+		return false
+	}
+	// Counted before the list is read: who has taken a client out of it waits for those
+	// who still look at its doorbells, whose memory goes.
+	w.looking.Add(1)
+	defer w.looking.Add(-1)
 	belled := w.belled.Load()
 	if belled == nil {
 		return false
@@ -241,6 +249,14 @@ func (w *worker) rung() bool {
 		}
 	}
 	return false
+}
+
+// settleBells returns when nobody looks at doorbells any more of a client that was
+// taken out before.
+func (w *worker) settleBells() {
+	for w.looking.Load() != 0 {
+		runtime.Gosched()
+	}
 }
 
 // answer gives queue pairs a turn whose doorbells were rung, of each client so many

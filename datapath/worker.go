@@ -81,6 +81,7 @@ type worker struct {
 
 	// belled are the lanes with doorbells in shared memory; nil: none.
 	belled  atomic.Pointer[[]*lane]
+	looking atomic.Int32                     // who looks at doorbells without the lock
 	pipes   [maxWorkers]atomic.Pointer[pipe] // to other workers
 	feeders atomic.Uint64                    // workers that have handed over frames lately
 	sleeps  atomic.Uint64
