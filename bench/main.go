@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"regexp"
 	"syscall"
 	"time"
 
@@ -17,6 +18,14 @@ import (
 )
 
 func main() {
+	if dir := os.Getenv(daemonEnv); dir != "" {
+		if err := beDaemon(dir); err != nil {
+			fmt.Fprintln(os.Stderr, "bench: daemon:", err)
+			os.Exit(1)
+		}
+		return
+	}
+	only := flag.String("only", "", "measure the parts alone whose names match this regular `expression`")
 	rounds := flag.Int("rounds", 5, "interleaved rounds")
 	secs := flag.Float64("seconds", 1, "seconds of each bandwidth measurement")
 	out := flag.String("out", "bench/out/results.json", "where to write the results")
@@ -25,7 +34,7 @@ func main() {
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, *rounds, *secs, *out, *check)
+	err := run(ctx, *only, *rounds, *secs, *out, *check)
 	if cerr := netns.CloseAll(); err == nil {
 		err = cerr
 	}
@@ -36,16 +45,22 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, rounds int, secs float64, out string, check bool) error {
-	for _, tool := range []string{"iperf3", "sockperf"} {
-		if _, err := exec.LookPath(tool); err != nil {
-			return fmt.Errorf("%s is missing: run `make deps`, or install the Debian package %s", tool, tool)
-		}
-	}
+func run(ctx context.Context, only string, rounds int, secs float64, out string, check bool) error {
 	if rounds < 1 || secs <= 0 {
 		return fmt.Errorf("%d rounds of %v s: both must be positive", rounds, secs)
 	}
 	m := newMeasures()
+	var err error
+	if m.only, err = regexp.Compile(only); err != nil {
+		return fmt.Errorf("-only: %w", err)
+	}
+	if m.only.MatchString(socketsPart) {
+		for _, tool := range []string{"iperf3", "sockperf"} {
+			if _, err := exec.LookPath(tool); err != nil {
+				return fmt.Errorf("%s is missing: run `make deps`, or install the Debian package %s", tool, tool)
+			}
+		}
+	}
 	start := time.Now()
 	for i := range rounds {
 		fmt.Fprintf(os.Stderr, "bench: round %d of %d, %.0f s\n", i+1, rounds, time.Since(start).Seconds())

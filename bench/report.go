@@ -41,6 +41,9 @@ func claims() []ratio {
 		{Name: "write_bw_over_tcp_xdp", Of: "write_bw_64k", Over: "tcp_bw_xdp", Target: 1},
 		{Name: "write_rate_over_raw", Of: "write_rate_64", Over: "raw_rate_64"},
 		{Name: "rate_10000_qps_over_1", Of: "rate_10000_qps", Over: "rate_1_qp", Target: 0.85},
+		{Name: "daemon_write_lat_over_inprocess", Of: "daemon_write_rtt_64_p50", Over: "write_rtt_64_p50", Target: 2.5, Most: true},
+		{Name: "daemon_write_rate_over_inprocess", Of: "daemon_write_rate_64", Over: "write_rate_64", Target: 0.6},
+		{Name: "daemon_write_bw_over_inprocess", Of: "daemon_write_bw_64k", Over: "write_bw_64k"},
 		{Name: "raw_rtt_over_two_kicks", Of: "raw_rtt_64_p50", Over: "raw_two_kicks_64", Target: 2, Most: true},
 	}
 }
@@ -63,6 +66,9 @@ func (m *measures) results() *results {
 		r.Rounds = len(m.values[name])
 	}
 	for _, c := range claims() {
+		if len(m.values[c.Of]) == 0 || len(m.values[c.Over]) == 0 {
+			continue // its parts were not measured
+		}
 		c.summary = ratios(m.values[c.Of], m.values[c.Over]).summarize("ratio")
 		r.Ratios = append(r.Ratios, c)
 	}

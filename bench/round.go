@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"regexp"
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/perf"
@@ -16,6 +17,9 @@ const (
 	small         = 64
 )
 
+// socketsPart is the name of the part that needs iperf3 and sockperf.
+const socketsPart = "sockets"
+
 // rawSizes are the payloads of the raw baseline.
 var rawSizes = []int{64, 1024, 4096}
 
@@ -24,6 +28,7 @@ type measures struct {
 	values map[string]series
 	units  map[string]string
 	order  []string
+	only   *regexp.Regexp // parts to measure
 }
 
 func newMeasures() *measures {
@@ -53,10 +58,13 @@ func (m *measures) round(ctx context.Context, secs float64) error {
 		name string
 		run  func(context.Context, *netns.Pair, float64) error
 	}{
-		{"raw AF_XDP", m.raw}, {"RDMA", m.rdma}, {"many queue pairs", m.crowd}, {"sockets", m.plain}, {"sockets over XDP", m.overXDP},
+		{"raw AF_XDP", m.raw}, {"RDMA", m.rdma}, {"RDMA through daemons", m.throughDaemons}, {"many queue pairs", m.crowd}, {socketsPart, m.plain}, {socketsPart + " over XDP", m.overXDP},
 	} {
 		if err := ctx.Err(); err != nil {
 			return fmt.Errorf("interrupted: %w", err)
+		}
+		if !m.only.MatchString(part.name) {
+			continue
 		}
 		p, err := netns.NewPair(netns.PairOptions{MTU: linkMTU, NoIPv6: true, StaticNeighbors: true})
 		if err != nil {

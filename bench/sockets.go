@@ -38,9 +38,9 @@ func inNS(ctx context.Context, ns *netns.NS, name string, args ...string) (*exec
 	return cmd, &out, err
 }
 
-// serve starts a server command, waits until it listens, runs the client and
+// startServer starts a server command, waits until it listens, runs the client and
 // ends the server.
-func serve(ctx context.Context, p *netns.Pair, port int, udp bool, server, client []string) ([]byte, error) {
+func startServer(ctx context.Context, p *netns.Pair, port int, udp bool, server, client []string) ([]byte, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	srv, sout, err := inNS(ctx, p.B.NS, server[0], server[1:]...)
@@ -96,7 +96,7 @@ func listening(p *netns.Pair, port int, udp bool) error {
 // iperf measures TCP bandwidth in bits per second.
 func iperf(ctx context.Context, p *netns.Pair, secs float64) (float64, error) {
 	port := strconv.Itoa(iperfPort)
-	out, err := serve(ctx, p, iperfPort, false,
+	out, err := startServer(ctx, p, iperfPort, false,
 		[]string{"iperf3", "-s", "-1", "-p", port},
 		[]string{"iperf3", "-c", p.B.IPv4.String(), "-p", port, "-t", fmt.Sprintf("%.0f", max(1, secs)), "-J"})
 	if err != nil {
@@ -133,7 +133,7 @@ func sockperf(ctx context.Context, p *netns.Pair, secs float64, tcp, polling boo
 	}
 	server := append([]string{"sockperf", "server"}, common...)
 	client := append([]string{"sockperf", "ping-pong", "-m", "64", "--full-rtt", "-t", fmt.Sprintf("%.0f", max(1, secs))}, common...)
-	out, err := serve(ctx, p, sockperfPort, !tcp, server, client)
+	out, err := startServer(ctx, p, sockperfPort, !tcp, server, client)
 	if err != nil {
 		return 0, 0, err
 	}
