@@ -81,6 +81,10 @@ const (
 	// by itself. Acknowledgement time-outs are longer as a rule, so that a post
 	// finds it due to look before its own deadline, and need not wake it.
 	linger = 20 * time.Millisecond
+	// servedSpin is how long the background goroutine of a worker with clients in
+	// other processes looks for more work at least: to be woken costs such a client a
+	// system call, and the time of several messages.
+	servedSpin = 100 * time.Microsecond
 	// errorPause keeps a waiter that fails from being a busy loop.
 	errorPause = 10 * time.Millisecond
 	// lostPause is the same where the interface is gone: there is nothing to wait
@@ -324,8 +328,8 @@ func (w *worker) run() {
 		if did {
 			lastWork = now
 		}
-		if did || w.dev.opts.Poll == PollBusy || lastWork != 0 && now.Sub(lastWork) < w.dev.opts.SpinTime {
-			runtime.Gosched()
+		if did || w.dev.opts.Poll == PollBusy || lastWork != 0 && now.Sub(lastWork) < w.spinTime() {
+			w.giveWay(did)
 			continue
 		}
 		if err := w.sleep(now, lastWork); err != nil {
@@ -334,6 +338,32 @@ func (w *worker) run() {
 		}
 	}
 	w.bg.Store(bgNone)
+}
+
+// spinTime is how long the background goroutine looks for more work.
+func (w *worker) spinTime() time.Duration {
+	if w.dev.opts.Poll == PollAdaptive && w.belled.Load() != nil {
+		return max(w.dev.opts.SpinTime, servedSpin)
+	}
+	return w.dev.opts.SpinTime
+}
+
+// giveWay lets others run between two rounds of the background goroutine. Clients in
+// other processes need a CPU to have anything for it to do; without them other
+// goroutines are all that waits.
+func (w *worker) giveWay(did bool) {
+	if w.belled.Load() == nil {
+		runtime.Gosched()
+		return
+	}
+	if !did {
+		kernelYield()
+	}
+	// Gosched may wake a thread to look for other goroutines, which takes a CPU from
+	// those whom this is for.
+	if w.rounds++; w.rounds%yieldShared == 0 {
+		runtime.Gosched()
+	}
 }
 
 // restAfterPoll is how long the background goroutine leaves the worker to an

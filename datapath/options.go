@@ -66,7 +66,8 @@ type Options struct {
 	// Poll is what background goroutines do when they run out of work.
 	Poll PollPolicy
 	// SpinTime is how long PollAdaptive looks for more work. Default 20 us, 5 us
-	// with two CPUs, and none with one.
+	// with two CPUs, and none with one; at least 100 us where clients in other
+	// processes share memory with the device, who have the CPU meanwhile if they want.
 	SpinTime time.Duration
 
 	// Window is the most request packets that a queue pair has unacknowledged.

@@ -66,6 +66,7 @@ type worker struct {
 	mtu      int        // of the link
 	knownDue mono.Time  // what the word due holds
 	idle     uint32     // polls in a row without work
+	rounds   uint32     // of the background goroutine that looks for more work
 	lanes    []*lane    // of clients; the first is that of the device itself
 	laidOut  uint64     // bytes of all frames that were laid out
 	ringing  [ringBatch]uint32

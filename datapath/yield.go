@@ -29,9 +29,14 @@ func yieldPolicy() (every uint32, kernel bool) {
 // yield lets other goroutines run, and other processes where that is called for.
 func (d *Device) yield() {
 	if d.osYield {
-		_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // it cannot fail
+		kernelYield()
 	}
 	runtime.Gosched()
+}
+
+// kernelYield lets other threads have the CPU, of this process and of others.
+func kernelYield() {
+	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // it cannot fail
 }
 
 // version is that of the module, for device attributes.

@@ -217,12 +217,16 @@ const (
 	fewCPUs    = 2
 	spinShared = 1
 	spinOwn    = 64
+	spinGo     = 16 // and between two calls of Gosched, which may take a CPU for another thread
 )
 
 // Progress has nothing to drive, as the daemon does that: it lets others run.
 func (d *remote) Progress() bool {
-	if d.empty.Add(1)&(d.spin-1) == 0 {
+	n := d.empty.Add(1)
+	if n&(d.spin-1) == 0 {
 		shm.Yield()
+	}
+	if n%spinGo == 0 {
 		runtime.Gosched()
 	}
 	return false
