@@ -23,7 +23,7 @@ func (p *pings) row() row {
 	}
 	return row{
 		name:  fmt.Sprintf("rping/%s/%s/mtu%d/%dB", role, p.family.name, p.mtu, p.size),
-		group: "rping", limit: 2 * time.Minute, run: p.run,
+		group: "rping", limit: 5 * time.Minute, run: p.run,
 	}
 }
 
@@ -87,11 +87,11 @@ func (p *pings) ends(ctx context.Context, b *bench) ends {
 	if p.server {
 		return ends{
 			server: b.host(ctx, append(own, "-s", "-a", p.family.ours.String())...),
-			client: b.guest(ctx, 90*time.Second, fmt.Sprintf("rping -c -V -a %s -C %d -S %s", p.family.ours, p.rounds, size)),
+			client: b.guest(ctx, 4*time.Minute, fmt.Sprintf("rping -c -V -a %s -C %d -S %s", p.family.ours, p.rounds, size)),
 		}
 	}
 	return ends{
-		server: b.guest(ctx, 90*time.Second, fmt.Sprintf(
+		server: b.guest(ctx, 4*time.Minute, fmt.Sprintf(
 			`rping -s -v -a %s -S %s >/tmp/rping; rc=$?; grep -c '^server ping data: rdma-ping-[0-9]*: [A-z]' /tmp/rping; exit $rc`,
 			p.family.guest, size)),
 		client: b.host(ctx, append(own, "-c", "-V", "-a", p.family.guest.String(), "-C", fmt.Sprint(p.rounds), "-S", size)...),
