@@ -3,6 +3,7 @@ package datapath
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"runtime"
 	"strings"
 
@@ -48,6 +49,7 @@ type opening struct {
 	info   linkInfo
 	opts   Options
 	steer  *bpf.Steer
+	early  []netip.Addr // that the program knows since before it was attached
 	umem   *xsk.UMEM
 	socks  []*xsk.Socket
 	joins  *kernelJoiner
@@ -105,7 +107,7 @@ func (o *opening) start(d *Device) error {
 	list, uppers, err := ownOf(o.handle, o.link)
 	if err == nil {
 		m.uppers = uppers
-		err = d.setOwn(list)
+		err = errors.Join(d.setOwn(list), o.dropEarly(d))
 	}
 	if err != nil {
 		m.socket.Close()
@@ -170,7 +172,42 @@ func (o *opening) loadProgram() error {
 	}
 	o.steer = steer
 	o.undo = append(o.undo, steer.Close)
+	if err := o.addEarly(); err != nil {
+		return err
+	}
 	return steer.Attach(o.info.index, o.opts.Mode)
+}
+
+// addEarly tells a program that takes the place of another the addresses before it does:
+// the kernel gets none of their frames in between.
+func (o *opening) addEarly() error {
+	if o.opts.PinDir == "" {
+		return nil
+	}
+	list, _, err := ownOf(o.handle, o.link)
+	if err != nil {
+		return fmt.Errorf("read the addresses: %w", err)
+	}
+	for _, a := range append(list, staticAddrs(o.opts.VLANAddrs)...) {
+		if err := o.steer.AddAddress(a.addr); err == nil { // else setOwn has the same error, to report
+			o.early = append(o.early, a.addr)
+		}
+	}
+	return nil
+}
+
+// dropEarly takes back those that have gone since.
+func (o *opening) dropEarly(d *Device) error {
+	var errs []error
+	for _, a := range o.early {
+		d.mu.Lock()
+		own := d.gids.has(a)
+		d.mu.Unlock()
+		if !own {
+			errs = append(errs, o.steer.DelAddress(a))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // openSockets makes a socket for each queue, all on one UMEM.

@@ -33,6 +33,7 @@ type remote struct {
 	views   [][]byte         // all mappings
 	rings   int              // that were not freed
 	written int              // event counters
+	ended   bool
 }
 
 type remoteQP struct {
@@ -92,7 +93,6 @@ func newRemote(t testing.TB, d *Device, cfg ClientConfig) (*remote, *verbs.Conte
 		r.bells = append(r.bells, b)
 		fd, err := unix.Eventfd(0, unix.EFD_NONBLOCK|unix.EFD_CLOEXEC)
 		must(t, err)
-		t.Cleanup(func() { unix.Close(fd) })
 		r.wakes = append(r.wakes, fd)
 	}
 	cfg.WakeFDs, cfg.NewRing, cfg.FreeRing = r.wakes, r.newRing, r.freeRing
@@ -102,20 +102,37 @@ func newRemote(t testing.TB, d *Device, cfg ClientConfig) (*remote, *verbs.Conte
 	if r.mem, err = os.OpenFile("/proc/self/mem", os.O_RDWR, 0); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { r.mem.Close() })
 	ctx := verbs.NewContext(r)
 	t.Cleanup(func() {
 		if err := ctx.Close(); err != nil {
 			t.Errorf("close %s: %v", cfg.Name, err)
 		}
-		if r.rings != 0 {
-			t.Errorf("%s: %d rings were not freed", cfg.Name, r.rings)
-		}
-		for _, v := range r.views {
-			must(t, unix.Munmap(v))
-		}
+		r.end()
 	})
 	return r, ctx
+}
+
+// end closes the client, whatever it has, and takes away all that it shared.
+func (r *remote) end() {
+	if err := r.Client.Close(); err != nil {
+		r.t.Errorf("close %s: %v", r.cfg.Name, err)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.ended {
+		return
+	}
+	r.ended = true
+	if r.rings != 0 {
+		r.t.Errorf("%s: %d rings were not freed", r.cfg.Name, r.rings)
+	}
+	for _, v := range r.views {
+		must(r.t, unix.Munmap(v))
+	}
+	for _, fd := range r.wakes {
+		must(r.t, unix.Close(fd))
+	}
+	must(r.t, r.mem.Close())
 }
 
 func (r *remote) newRing(entries, elem int) (*queue.Ring, error) {

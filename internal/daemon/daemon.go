@@ -131,7 +131,7 @@ func (d *Daemon) openAll(ctx context.Context) error {
 func (d *Daemon) add(name string, cfg *config.Config) *device {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	v := &device{name: name, index: d.next, settings: cfg.Interface(name), options: cfg.Options(name), err: errGone}
+	v := &device{name: name, index: d.next, settings: cfg.Interface(name), options: cfg.Options(name), pins: cfg.PinsOf(name), err: errGone}
 	d.next++
 	d.devices[name] = v
 	return v

@@ -21,6 +21,7 @@ type device struct {
 	// that have changed since.
 	settings config.Interface
 	options  *datapath.Options
+	pins     string // directory of its pins, where there are any
 
 	dev *datapath.Device // nil while it is not open
 	ctx *verbs.Context   // of dev
@@ -36,10 +37,7 @@ func (v *device) health() control.DeviceHealth {
 
 // openDevice opens v's interface and gives it to the service.
 func (d *Daemon) openDevice(v *device) error {
-	if v.options.PinDir != "" {
-		d.log.Debug("pins", "interface", v.name, "directory", v.options.PinDir)
-	}
-	dev, err := d.open(v.name, v.options)
+	dev, err := d.openPinned(v)
 	if err != nil {
 		return err
 	}

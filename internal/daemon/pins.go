@@ -6,7 +6,31 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+
+	"github.com/roce-xdp/roce-xdp/datapath"
 )
+
+// openPinned opens v's interface. Pins that a daemon with another configuration left are
+// taken over first, else its program would be in the way, and then removed.
+func (d *Daemon) openPinned(v *device) (*datapath.Device, error) {
+	if v.options.PinDir != "" || v.pins == "" {
+		return d.open(v.name, v.options)
+	}
+	if _, err := os.Lstat(v.pins); err != nil {
+		return d.open(v.name, v.options)
+	}
+	o := *v.options
+	o.PinDir = v.pins
+	dev, err := d.open(v.name, &o)
+	if err != nil {
+		return nil, err
+	}
+	d.log.Info("pins removed", "interface", v.name, "directory", v.pins)
+	if err := dev.Unpin(); err != nil {
+		return nil, errors.Join(err, dev.Close())
+	}
+	return dev, nil
+}
 
 // preparePins makes the directory of all pins for the user that the daemon is about to
 // become, who has to be able to get there.

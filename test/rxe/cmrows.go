@@ -22,6 +22,8 @@ var encounters = []struct {
 	{"DEVICE_CLOSED", deviceClosed},
 	{"SEQUENCE_200", crowd(200, 1)},
 	{"CROWD_16", crowd(16, 16)},
+	{"UD", datagrams},
+	{"UD_REFUSED", datagramsRefused},
 }
 
 // cmRows are all of them over both families.

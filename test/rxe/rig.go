@@ -125,7 +125,7 @@ func (r *rig) link() error {
 // close ends the guest and removes the namespace, within a time of its own: the
 // run's may be over.
 func (r *rig) close() (err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if len(r.vms) > 0 {
 		if out, e := r.script(ctx, "down", r.vms...).CombinedOutput(); e != nil {

@@ -79,10 +79,15 @@ func (c *Config) Options(name string) *datapath.Options {
 		CNPInterval: orNone(i.CNPInterval).Std(),
 	}
 	if value(i.Pin) {
-		// BPF file systems have no dots in names, which PinPath knows.
-		o.PinDir = filepath.Join(c.PinDir, filepath.Base(bpf.PinPath(name)))
+		o.PinDir = c.PinsOf(name)
 	}
 	return o
+}
+
+// PinsOf is the directory that an interface's pins have, if it is pinned. BPF file
+// systems have no dots in names, which PinPath knows.
+func (c *Config) PinsOf(name string) string {
+	return filepath.Join(c.PinDir, filepath.Base(bpf.PinPath(name)))
 }
 
 // live are the keys of an interface that change while its device works.
