@@ -94,38 +94,46 @@ func TestNetnsTwoProcesses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.server, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
-			defer cancel()
-			a := program(ctx, pair.A.NS, tt.server)
-			waiting := make(chan struct{})
-			errA := &trigger{want: "waiting for the client", seen: waiting}
-			a.Stderr = errA
-			var outA, outB strings.Builder
-			a.Stdout = &outA
-			if err := a.Start(); err != nil {
-				t.Fatal(err)
-			}
-			select {
-			case <-waiting:
-			case <-time.After(20 * time.Second):
-				t.Error("the server does not wait for its client")
-				_ = a.Process.Kill()
-			}
-			b := program(ctx, pair.B.NS, tt.client)
-			b.Stdout, b.Stderr = &outB, &outB
-			if err := b.Run(); err != nil {
-				t.Errorf("client: %v\n%s", err, outB.String())
-				_ = a.Process.Kill()
-			}
-			if err := a.Wait(); err != nil {
-				t.Errorf("server: %v\n%s%s", err, outA.String(), errA.text.String())
-			}
-			for who, out := range map[string]string{"server": outA.String(), "client": outB.String()} {
-				if !strings.Contains(out, tt.want) {
-					t.Errorf("%s does not print %q:\n%s", who, tt.want, out)
-				}
-			}
+			bothEnds(t, tt.want, func(ctx context.Context) (server, client *exec.Cmd) {
+				return program(ctx, pair.A.NS, tt.server), program(ctx, pair.B.NS, tt.client)
+			})
 		})
+	}
+}
+
+// bothEnds runs a server, its client once it waits for one, and wants both to succeed and to
+// print a text.
+func bothEnds(t *testing.T, want string, ends func(context.Context) (server, client *exec.Cmd)) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 60*time.Second)
+	defer cancel()
+	a, b := ends(ctx)
+	waiting := make(chan struct{})
+	errA := &trigger{want: "waiting for the client", seen: waiting}
+	a.Stderr = errA
+	var outA, outB strings.Builder
+	a.Stdout = &outA
+	if err := a.Start(); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-waiting:
+	case <-time.After(20 * time.Second):
+		t.Error("the server does not wait for its client")
+		_ = a.Process.Kill()
+	}
+	b.Stdout, b.Stderr = &outB, &outB
+	if err := b.Run(); err != nil {
+		t.Errorf("client: %v\n%s", err, outB.String())
+		_ = a.Process.Kill()
+	}
+	if err := a.Wait(); err != nil {
+		t.Errorf("server: %v\n%s%s", err, outA.String(), errA.text.String())
+	}
+	for who, out := range map[string]string{"server": outA.String(), "client": outB.String()} {
+		if !strings.Contains(out, want) {
+			t.Errorf("%s does not print %q:\n%s", who, want, out)
+		}
 	}
 }
 
