@@ -33,9 +33,9 @@ deps: ## install the Debian packages that tests, benchmarks and generation use, 
 build: ## build the static binary bin/roce-xdp
 	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o $(OUT)/roce-xdp ./cmd/roce-xdp
 
-generate: ## rebuild the BPF objects and the code made from them (needs clang 14)
+generate: ## rebuild the BPF objects, the code made from them (needs clang 14) and the C header
 	@.ci/deps $(PACKAGES_GENERATE)
-	$(GO) generate ./bpf
+	$(GO) generate ./bpf ./internal/abi
 
 check-generated: ## fail unless the committed BPF objects are what the sources give
 	cd bpf && $(GO) run ../cmd/bpf2go-gen -check

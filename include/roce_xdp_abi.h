@@ -563,7 +563,7 @@ struct roce_xdp_mr_reply {
 /* ReregMR changes a region; Flags say which of New count. An error changes nothing. */
 struct roce_xdp_rereg_mr {
 	uint64_t handle;
-	struct roce_xdp_reg_mr new;
+	struct roce_xdp_reg_mr change;
 	uint32_t flags; /* ibv_rereg_mr_flags */
 	uint32_t pad;
 };

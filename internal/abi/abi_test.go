@@ -7,6 +7,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,6 +46,18 @@ func TestNames(t *testing.T) {
 	}
 }
 
+// Programs in C++ may include the header.
+func TestNamesAreNoWordsOfCPlusPlus(t *testing.T) {
+	words := strings.Fields("new delete this class private public protected operator template typename namespace using virtual friend explicit export try catch throw bool true false and or not xor")
+	for name, typ := range structures(t) {
+		for i := range typ.NumField() {
+			if field := snake(typ.Field(i).Name); slices.Contains(words, field) {
+				t.Errorf("%s of %s is a word of C++", field, structName(name))
+			}
+		}
+	}
+}
+
 // structures are all that the header has of Go's, by name.
 func structures(t *testing.T) map[string]reflect.Type {
 	t.Helper()
@@ -77,24 +90,28 @@ func structures(t *testing.T) map[string]reflect.Type {
 	return all
 }
 
-// compiler is a compiler of C. Where clang is demanded, as by make test, there is one.
-func compiler(t *testing.T) string {
+// compilers are those of C that there are. Where clang is demanded, as by make test,
+// there is one.
+func compilers(t *testing.T) (found []string) {
 	t.Helper()
-	for _, name := range []string{"cc", "clang", "clang-14", "gcc"} {
-		if path, err := exec.LookPath(name); err == nil {
-			return path
+	for _, name := range []string{"gcc", "clang", "clang-14", "cc"} {
+		if path, err := exec.LookPath(name); err == nil && (name != "cc" || len(found) == 0) {
+			found = append(found, path)
 		}
+	}
+	if len(found) != 0 {
+		return found
 	}
 	if strings.Contains(os.Getenv("ROCE_XDP_REQUIRE"), "clang") {
 		t.Fatal("ROCE_XDP_REQUIRE wants the header to be compiled, and there is no C compiler")
 	}
 	t.Skip("no C compiler")
-	return ""
+	return nil
 }
 
 // A C compiler lays the structures out as Go does.
 func TestCompilerAgrees(t *testing.T) {
-	cc := compiler(t)
+	compilers := compilers(t)
 	var b strings.Builder
 	b.WriteString("#include <stddef.h>\n#include \"roce_xdp_abi.h\"\n")
 	assert := func(format string, args ...any) {
@@ -124,10 +141,12 @@ func TestCompilerAgrees(t *testing.T) {
 	assert("ROCE_XDP_OP_CM_COUNTERS == %d && ROCE_XDP_STATUS_OTHER == %d && ROCE_XDP_MAGIC == %du", proto.OpCMCounters, proto.StatusOther, proto.Magic)
 	src := filepath.Join(t.TempDir(), "check.c")
 	ok(t, os.WriteFile(src, []byte(b.String()), 0o600))
-	for _, std := range []string{"c11", "gnu17"} {
-		out, err := exec.CommandContext(t.Context(), cc, "-std="+std, "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", "-I", filepath.Join(root, "include"), src).CombinedOutput()
-		if err != nil {
-			t.Errorf("%s: %v\n%s", std, err, out)
+	for _, cc := range compilers {
+		for _, std := range []string{"c11", "gnu17"} {
+			out, err := exec.CommandContext(t.Context(), cc, "-std="+std, "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", "-I", filepath.Join(root, "include"), src).CombinedOutput()
+			if err != nil {
+				t.Errorf("%s, %s: %v\n%s", cc, std, err, out)
+			}
 		}
 	}
 }

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // A program in C sends a datagram through a daemon to a program in Go.
 func TestClientInC(t *testing.T) {
-	cc := compiler(t)
+	cc := compilers(t)[0]
 	bin := filepath.Join(t.TempDir(), "client")
 	out, err := exec.CommandContext(t.Context(), cc, "-std=gnu11", "-Wall", "-Wextra", "-Werror", "-O1", "-I", filepath.Join(root, "include"), "-o", bin, "testdata/client.c").CombinedOutput()
 	if err != nil {

@@ -15,8 +15,11 @@ var words = strings.NewReplacer(
 
 // snake is the name of C for a name of Go: "MaxSendWR" is "max_send_wr".
 func snake(name string) string {
-	if name == "Private" {
-		return "private_data" // the other is a word of C++
+	switch name { // words of C++
+	case "Private":
+		return "private_data"
+	case "New":
+		return "change"
 	}
 	r := []rune(words.Replace(name))
 	var b strings.Builder
