@@ -241,5 +241,5 @@ func selfCred(t testing.TB) Cred {
 	return Cred{PID: os.Getpid(), UID: uint32(os.Getuid()), GID: uint32(os.Getgid())}
 }
 
-// peerAddr is an address of the other device.
-var peerAddr = datapathtest.IPv4[1]
+// Addresses of the device that is served, and of the other one.
+var ownAddr, peerAddr = datapathtest.IPv4[0], datapathtest.IPv4[1]
