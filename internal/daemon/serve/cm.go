@@ -27,6 +27,7 @@ type connections struct {
 	mu      sync.Mutex
 	ids     map[cmfsm.ID]struct{} // listeners, connections, and requests
 	waiting []cmfsm.Event
+	full    bool          // an event found no room: the session ends
 	some    chan struct{} // has an element while the pump may find an event
 	closed  chan struct{}
 	once    sync.Once
@@ -104,8 +105,11 @@ func (c *connections) close() {
 func (c *connections) sink(e cmfsm.Event) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if len(c.waiting) >= maxCMEvents {
-		// The reason why it goes is logged by kill, which must not run here.
+	if c.full {
+		return
+	}
+	if c.full = len(c.waiting) >= maxCMEvents; c.full {
+		// It logs, which may wait, and that must not be here.
 		go c.s.kill(fmt.Errorf("%w: %d events of connections were not read", ErrLimit, maxCMEvents))
 		return
 	}

@@ -58,6 +58,14 @@ func (d *device) open(s *session, r *resources) (*datapath.Client, error) {
 	})
 }
 
+// close gives back what the server has on the device, which may have ended.
+func (d *device) close() error {
+	if err := d.dev.PublishStates(nil, nil); err != nil && !errors.Is(err, verbs.ErrClosed) {
+		return fmt.Errorf("serve: states of the workers of %s: %w", d.name, err)
+	}
+	return nil
+}
+
 // newStates makes the page of the workers' states.
 func newStates(workers int) (*shm.Memory, error) {
 	n, err := queue.StatesSize(workers)

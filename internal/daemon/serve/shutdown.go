@@ -28,12 +28,20 @@ func (s *Server) Shutdown(ctx context.Context) error {
 	for l := range s.listeners {
 		errs = append(errs, l.Close())
 	}
+	devices := make([]*device, 0, len(s.devices))
 	for name, d := range s.devices {
+		devices = append(devices, d)
 		delete(s.devices, name)
 		d.removed.Store(true)
 	}
 	s.mu.Unlock()
-	return errors.Join(append(errs, s.dismiss(ctx, s.of(nil)))...)
+	if err := s.dismiss(ctx, s.of(nil)); err != nil {
+		return errors.Join(append(errs, err)...)
+	}
+	for _, d := range devices {
+		errs = append(errs, d.close())
+	}
+	return errors.Join(errs...)
 }
 
 // RemoveDevice ends the sessions of a device as Shutdown does, and offers it no more.
@@ -48,7 +56,10 @@ func (s *Server) RemoveDevice(ctx context.Context, name string) error {
 	delete(s.devices, name)
 	d.removed.Store(true)
 	s.mu.Unlock()
-	return s.dismiss(ctx, s.of(d))
+	if err := s.dismiss(ctx, s.of(d)); err != nil {
+		return err
+	}
+	return d.close()
 }
 
 // dismiss ends sessions.
