@@ -51,7 +51,7 @@ func (r *rig) capture(ctx context.Context, name string) (*capture, error) {
 	if err != nil {
 		return nil, err
 	}
-	c.cmd = r.host(ctx, "tcpdump", "-i", bridgeEnd, "-n", "-s", "0", "-B", "65536", "-Z", "root", "-w", c.file, "udp", "port", "4791")
+	c.cmd = r.host(ctx, "tcpdump", "-i", bridgeEnd, "-n", "-s", "0", "-B", "65536", "-Z", "root", "-w", c.file, roceFrames)
 	said, err := c.cmd.StderrPipe()
 	if err != nil {
 		return nil, err
@@ -71,6 +71,10 @@ func (r *rig) capture(ctx context.Context, name string) (*capture, error) {
 	}()
 	return c, nil
 }
+
+// roceFrames is a filter for RoCE frames, with and without a VLAN tag. What comes
+// after vlan is looked for behind the tag.
+const roceFrames = "udp port 4791 or (vlan and udp port 4791)"
 
 // settle is how long the kernel may keep frames from tcpdump, and a bit.
 const settle = 1300 * time.Millisecond

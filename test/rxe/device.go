@@ -32,7 +32,7 @@ func (d *device) open(ctx context.Context, r *rig) (*verbs.Context, error) {
 // openDevice opens our interface.
 func (r *rig) openDevice() (dev *verbs.Context, err error) {
 	err = r.ns.Do(func() (err error) {
-		dev, err = datapath.Open(ourEnd, nil)
+		dev, err = datapath.Open(ourEnd, &datapath.Options{VLANAddrs: vlanAddrs()})
 		return err
 	})
 	return dev, err

@@ -55,15 +55,31 @@ var counted = regexp.MustCompile(`counter packets (\d+)`)
 
 // packets is how many the rule has dropped.
 func (d *dropper) packets() (int, error) {
+	n, err := d.counts()
+	if err != nil {
+		return 0, err
+	}
+	if len(n) != 1 {
+		return 0, fmt.Errorf("nft: %d counters, want one", len(n))
+	}
+	return n[0], nil
+}
+
+// counts are the values of all counters.
+func (d *dropper) counts() ([]int, error) {
 	out, err := d.r.host(d.ctx, "nft", "list", "table", "bridge", "interop").CombinedOutput()
 	if err != nil {
-		return 0, fmt.Errorf("nft: %w: %s", err, out)
+		return nil, fmt.Errorf("nft: %w: %s", err, out)
 	}
-	m := counted.FindSubmatch(out)
-	if m == nil {
-		return 0, fmt.Errorf("nft: no counter in %s", out)
+	var all []int
+	for _, m := range counted.FindAllSubmatch(out, -1) {
+		n, err := strconv.Atoi(string(m[1]))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, n)
 	}
-	return strconv.Atoi(string(m[1]))
+	return all, nil
 }
 
 func (d *dropper) clear() error {

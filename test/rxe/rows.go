@@ -71,7 +71,7 @@ func rows() []row {
 			}
 		}
 	}
-	return all
+	return append(all, vlanRows()...)
 }
 
 // trialRow is a row of one connection on which we are requester or responder.

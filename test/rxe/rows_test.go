@@ -43,6 +43,11 @@ func TestRows(t *testing.T) {
 			t.Errorf("%s has %d rows over a bad link, want both roles, families and MTUs", op, kinds["impaired/"+op])
 		}
 	}
+	for _, op := range operations {
+		if n := kinds["vlan/"+op.name]; n != 2*len(families) {
+			t.Errorf("%s has %d rows over a VLAN, want both roles and families", op.name, n)
+		}
+	}
 	if n := kinds["ops/SEND_WITH_INV"]; n != 2*len(families)*len(mtus) {
 		t.Errorf("SEND_WITH_INV has %d rows", n)
 	}
@@ -150,6 +155,7 @@ func TestRules(t *testing.T) {
 		"once":    match{op: wire.ReadRespMid, psn: 0xffffff}.rule(),
 		"forever": match{op: wire.SendOnly, psn: 0, forever: true}.rule(),
 		"random":  random(40),
+		"tagged":  tagCount,
 	} {
 		cmd := exec.Command(nft, "--check", "-f", "-")
 		cmd.Stdin = strings.NewReader(rule)
