@@ -60,7 +60,7 @@ func (r *rig) serve(file, port string) (stop func() error, err error) {
 		_ = cmd.Wait() // ended by our signal
 		return nil
 	}
-	for end := time.Now().Add(50 * time.Second); ; time.Sleep(200 * time.Millisecond) {
+	for end := time.Now().Add(150 * time.Second); ; time.Sleep(200 * time.Millisecond) {
 		c, err := dialGuest(ctx, r.ns, families[0], port)
 		if err == nil {
 			return stop, c.close()

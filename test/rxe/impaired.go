@@ -17,7 +17,7 @@ const (
 	lossRate     = 0.01
 	manyLosses   = 8
 	mostRepeats  = 1000 // of two frames at least: nobody gets there by bad luck
-	impairedTime = 2 * time.Minute
+	impairedTime = rowTime + time.Minute
 	impairedSeed = 20
 )
 

@@ -31,7 +31,7 @@ func largeRows() []row {
 						t.from, t.to = largeArea, largeArea
 						op.run(t, largeSize, "large")
 					})
-					r.limit = largeTime + time.Minute
+					r.limit = largeTime + rowTime
 					all = append(all, r)
 				}
 			}

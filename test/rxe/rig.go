@@ -50,9 +50,9 @@ type rig struct {
 	ns  *netns.NS
 }
 
-// start makes the namespace and boots guests. The caller closes the rig even
-// when it fails.
-func (r *rig) start(ctx context.Context, guests int) (err error) {
+// start makes the namespace and boots guests, with further options of guest/up.
+// The caller closes the rig even when it fails.
+func (r *rig) start(ctx context.Context, guests int, options ...string) (err error) {
 	if _, err := netns.Sweep(); err != nil {
 		return err
 	}
@@ -68,8 +68,9 @@ func (r *rig) start(ctx context.Context, guests int) (err error) {
 		r.vms = append(r.vms, fmt.Sprint(prefix, i+1))
 	}
 	r.vm = r.vms[0]
-	if out, err := r.script(ctx, "up", "-n", fmt.Sprint(guests), "--name", prefix, "--owner", fmt.Sprint(pid), "--netns", r.ns.Name(), "--bridge", bridgeName,
-		"--mtu", fmt.Sprint(linkMTU), "--offload", "off").CombinedOutput(); err != nil {
+	args := []string{"-n", fmt.Sprint(guests), "--name", prefix, "--owner", fmt.Sprint(pid), "--netns", r.ns.Name(), "--bridge", bridgeName,
+		"--mtu", fmt.Sprint(linkMTU), "--offload", "off"}
+	if out, err := r.script(ctx, "up", append(args, options...)...).CombinedOutput(); err != nil {
 		return fmt.Errorf("boot the guest: %w: %s", err, out)
 	}
 	return nil

@@ -27,6 +27,10 @@ type bench struct {
 // mtus are the path MTUs of the matrix, in bytes.
 var mtus = []int{1024, 4096}
 
+// rowTime bounds a row of one connection. The first of them waits for ops.py too,
+// which a busy host's guest takes long to load.
+const rowTime = 3 * time.Minute
+
 // usual are attributes with timeouts that suit an emulated CPU.
 func usual(f family, mtu int) params {
 	return params{
@@ -81,7 +85,7 @@ func trialRow(group, name string, ours bool, p params, f func(*trial)) row {
 		role = "requester"
 	}
 	return row{
-		name: fmt.Sprintf("%s/%s/%s/%s/mtu%d", group, name, role, p.family.name, p.mtu), group: group, limit: time.Minute,
+		name: fmt.Sprintf("%s/%s/%s/%s/mtu%d", group, name, role, p.family.name, p.mtu), group: group, limit: rowTime,
 		run: func(ctx context.Context, b *bench) (err error) {
 			dev, err := b.dev.open(ctx, b.rig)
 			if err != nil {
