@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -21,8 +22,9 @@ var ErrRunning = errors.New("a daemon runs already")
 
 // runDir is the runtime directory, which one daemon uses at a time.
 type runDir struct {
-	path string
-	lock *os.File // the open directory; the kernel releases its lock with the process
+	path  string
+	lock  *os.File // the open directory; the kernel releases its lock with the process
+	socks []string // that were made in it
 }
 
 // openRunDir makes the directory if need be and locks it.
@@ -48,34 +50,54 @@ func openRunDir(path string) (*runDir, error) {
 // maxSocketPath is what an address of a unix socket holds, with its final zero.
 const maxSocketPath = 108
 
+// unready ends the name of a socket that does not have its permissions yet.
+const unready = ".new"
+
 // listen makes a socket of the network, "unix" or "unixpacket". What another daemon
-// left there is removed: the lock says that it is dead. gid is not negative when the
+// left there is replaced: the lock says that it is dead. gid is not negative when the
 // socket gets another group.
+//
+// The socket gets its name last: a program that waits for a daemon to come back finds
+// none, or one whose permissions are what they will be. close removes it.
 func (d *runDir) listen(network, name string, mode fs.FileMode, gid int) (*net.UnixListener, error) {
 	path := filepath.Join(d.path, name)
-	if len(path) >= maxSocketPath {
-		return nil, fmt.Errorf("the runtime directory's name is too long: %s has %d bytes, a socket's path has at most %d", path, len(path), maxSocketPath-1)
+	early := path + unready
+	if len(early) >= maxSocketPath {
+		return nil, fmt.Errorf("the runtime directory's name is too long: %s has %d bytes, a socket's path has at most %d", early, len(early), maxSocketPath-1)
 	}
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := os.Remove(early); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	l, err := net.ListenUnix(network, &net.UnixAddr{Name: path, Net: network})
+	l, err := net.ListenUnix(network, &net.UnixAddr{Name: early, Net: network})
 	if err != nil {
 		return nil, fmt.Errorf("runtime directory: %w", err)
 	}
 	if gid >= 0 {
-		err = os.Chown(path, -1, gid)
+		err = os.Chown(early, -1, gid)
 	}
 	if err == nil {
-		err = os.Chmod(path, mode)
+		err = os.Chmod(early, mode)
+	}
+	if err == nil {
+		err = os.Rename(early, path)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("runtime directory: %w", err), l.Close())
 	}
+	d.socks = append(d.socks, path)
 	return l, nil
 }
 
-func (d *runDir) close() error { return d.lock.Close() }
+// close removes the sockets and gives the directory up.
+func (d *runDir) close() error {
+	var errs []error
+	for _, path := range d.socks {
+		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			errs = append(errs, fmt.Errorf("runtime directory: %w", err))
+		}
+	}
+	return errors.Join(append(errs, d.lock.Close())...)
+}
 
 // prepareDir makes the directory for the user that the daemon is about to become. It is
 // not touched while another daemon uses it.
@@ -91,7 +113,7 @@ func prepareDir(path string, uid, gid int) error {
 	}
 	// A directory with other contents may be somebody's by mistake.
 	for _, e := range entries {
-		if e.Name() != control.SocketName && e.Name() != VerbsSocket {
+		if name := strings.TrimSuffix(e.Name(), unready); name != control.SocketName && name != VerbsSocket {
 			return nil
 		}
 	}

@@ -49,14 +49,13 @@ func TestListenReplacesADeadSocket(t *testing.T) {
 		if err != nil || info.Mode().Perm() != 0o640 {
 			t.Errorf("%v, %v", info, err)
 		}
-		c, err := net.Dial("unixpacket", l.Addr().String())
+		c, err := net.Dial("unixpacket", filepath.Join(d.path, "x.sock"))
 		if err != nil {
 			t.Error(err)
 		} else {
 			c.Close()
 		}
-		l.SetUnlinkOnClose(false) // as if the daemon had been killed
-		l.Close()
+		l.Close() // the file stays, as if the daemon had been killed
 	}
 	long := &runDir{path: "/" + strings.Repeat("x", maxSocketPath)}
 	if _, err := long.listen("unix", "y", 0o600, -1); err == nil || !strings.Contains(err.Error(), "too long") {
@@ -64,6 +63,43 @@ func TestListenReplacesADeadSocket(t *testing.T) {
 	}
 	if _, err := (&runDir{path: "/nonexistent"}).listen("unix", "y", 0o600, -1); err == nil {
 		t.Error("a directory that is not there")
+	}
+}
+
+// Who waits for the daemon to come back never finds a socket that it may not use yet.
+func TestListenHasItsPermissionsFromTheStart(t *testing.T) {
+	defer syscall.Umask(syscall.Umask(0o077))
+	d, err := openRunDir(t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(d.path, "x.sock")
+	seen := make(chan os.FileMode, 1)
+	go func() {
+		for {
+			if info, err := os.Stat(path); err == nil {
+				seen <- info.Mode().Perm()
+				return
+			}
+		}
+	}()
+	// A socket that was left with the name of one that is not ready is no obstacle.
+	if err := os.WriteFile(path+unready, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	l, err := d.listen("unixpacket", "x.sock", 0o666, -1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if mode := <-seen; mode != 0o666 {
+		t.Errorf("it appeared with permissions %v", mode)
+	}
+	l.Close()
+	if err := d.close(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(d.path); err != nil || len(left) != 0 {
+		t.Errorf("left behind: %v, %v", left, err)
 	}
 }
 
