@@ -36,7 +36,7 @@ func bePhoenix(ctx context.Context, a *answers) error {
 // awaken opens both devices, as soon as that is possible.
 func awaken(ctx context.Context, r *rand.Rand) (*life, error) {
 	for {
-		l, err := newLife(r)
+		l, err := newLife(r, alert)
 		switch {
 		case err == nil:
 			return l, nil

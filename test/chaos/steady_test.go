@@ -53,28 +53,33 @@ type life struct {
 	canaries
 }
 
+// Local ACK timeouts of lives: how soon an end gives up that its peer is there.
+const (
+	steadfast = 17 // some seconds in all, which outlast what a busy machine does to either end
+	alert     = 15 // a quarter of that, where peers do end
+)
+
 // newLife opens both devices and connects them. What fails midway ends with the
 // process, or with close.
-func newLife(r *rand.Rand) (*life, error) {
+func newLife(r *rand.Rand, timeout uint8) (*life, error) {
 	a, b, err := openBoth()
 	if err != nil {
 		return nil, err
 	}
 	l := &life{a: a, b: b}
-	if err := l.connect(r); err != nil {
+	if err := l.connect(r, timeout); err != nil {
 		return nil, errors.Join(err, l.close())
 	}
 	return l, nil
 }
 
-func (l *life) connect(r *rand.Rand) (err error) {
+func (l *life) connect(r *rand.Rand, timeout uint8) (err error) {
 	l.pattern = make([]byte, bufferSize-trafficSize)
 	verbstest.Fill(l.pattern, r.Uint64())
 	if err := l.guard(); err != nil {
 		return err
 	}
-	// Retries outlast what a busy machine does to either end.
-	l.pair, err = verbstest.NewRCPair(l.a, l.b, verbstest.Options{BufferSize: bufferSize, Timeout: 17})
+	l.pair, err = verbstest.NewRCPair(l.a, l.b, verbstest.Options{BufferSize: bufferSize, Timeout: timeout})
 	if err != nil {
 		return err
 	}
@@ -132,7 +137,7 @@ func (l *life) close() error { return errors.Join(l.a.Close(), l.b.Close()) }
 // beSteady has traffic that has to go well until the test ends it.
 func beSteady(ctx context.Context, a *answers) error {
 	r := seedOfChild()
-	l, err := newLife(r)
+	l, err := newLife(r, steadfast)
 	if err != nil {
 		return err
 	}

@@ -23,7 +23,7 @@ func beVictim(ctx context.Context, a *answers) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	a.by(nil)
-	l, err := newLife(r)
+	l, err := newLife(r, steadfast)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func beVictim(ctx context.Context, a *answers) error {
 		func(ctx context.Context, r *rand.Rand) error { return churn(ctx, l.b, r) },
 		func(ctx context.Context, r *rand.Rand) error {
 			return until(ctx, func() error {
-				other, err := newLife(r)
+				other, err := newLife(r, steadfast)
 				if err != nil {
 					return err
 				}
