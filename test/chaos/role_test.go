@@ -29,10 +29,11 @@ const (
 type part func(ctx context.Context, answers *answers) error
 
 var parts = map[string]part{
-	"daemon":  beDaemon,
-	"steady":  beSteady,
-	"victim":  beVictim,
-	"phoenix": bePhoenix,
+	"daemon":    beDaemon,
+	"steady":    beSteady,
+	"victim":    beVictim,
+	"phoenix":   bePhoenix,
+	"scribbler": beScribbler,
 }
 
 // play runs a child, whose exit code it returns.

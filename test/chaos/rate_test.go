@@ -1,0 +1,49 @@
+package chaos_test
+
+import (
+	"fmt"
+	"strconv"
+	"testing"
+	"time"
+)
+
+// phase is how long a hostile program is of one mood.
+const phase = 700 * time.Millisecond
+
+// leastShare is what has to be left of an honest program's rate beside a hostile one.
+const leastShare = 0.5
+
+// beside has a hostile program change its mood until it has done so many rounds, and
+// checks that the rate of the honest one does not drop below its share of what it is
+// beside the same program while that is quiet.
+func beside(t *testing.T, honest, hostile *child, rounds int) {
+	t.Helper()
+	var steps [2]int
+	var took [2]time.Duration
+	done := 0
+	for turn := 0; turn < 2 || turn%2 == 1 || done < rounds; turn++ {
+		mood := turn % 2 // the hostile one comes second
+		hostile.ask(t, []string{"quiet", "hostile"}[mood])
+		before, begin := honest.steps(t), time.Now()
+		time.Sleep(phase)
+		steps[mood] += honest.steps(t) - before
+		took[mood] += time.Since(begin)
+		honest.alive(t)
+		done = number(t, hostile.ask(t, "rounds"))
+	}
+	rate := func(mood int) float64 { return float64(steps[mood]) / took[mood].Seconds() }
+	says := fmt.Sprintf("%d rounds; the honest program did %.0f steps a second beside them and %.0f otherwise: %.2f of it", done, rate(1), rate(0), rate(1)/rate(0))
+	t.Log(says)
+	if steps[0] == 0 || rate(1) < leastShare*rate(0) {
+		t.Error(says)
+	}
+}
+
+func number(t *testing.T, s string) int {
+	t.Helper()
+	n, err := strconv.Atoi(s)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
