@@ -22,6 +22,7 @@ import (
 // runningDaemon is `roce-xdp run` as a process of its own.
 type runningDaemon struct {
 	cmd *exec.Cmd
+	ns  *netns.NS
 	dir string // runtime directory
 	out *netns.Await
 	log *netns.Await
@@ -45,7 +46,7 @@ func shortTempDir(t *testing.T) string {
 // startDaemon starts one in a namespace and waits until it is ready.
 func startDaemon(t *testing.T, ns *netns.NS, dir, line string) *runningDaemon {
 	t.Helper()
-	d := &runningDaemon{dir: dir, out: netns.NewAwait("roce-xdp: ready: "), log: netns.NewAwait("\n")}
+	d := &runningDaemon{ns: ns, dir: dir, out: netns.NewAwait("roce-xdp: ready: "), log: netns.NewAwait("\n")}
 	d.cmd = program(context.Background(), ns, "run --runtime-dir "+dir+" "+line)
 	d.cmd.Stdout, d.cmd.Stderr = d.out, d.log
 	if err := d.cmd.Start(); err != nil {

@@ -2,11 +2,14 @@ package main
 
 import (
 	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+
+	"github.com/roce-xdp/roce-xdp/internal/daemon/config"
 )
 
 // beProgram makes the test binary the program itself, for tests that need a
@@ -100,6 +103,10 @@ func TestHelp(t *testing.T) {
 			`-s, --server`, `-c, --client`, `-a, --address`, `-I, --source`, `-p, --port int .*default 7174`, `-S, --size int .*default 64`,
 			`-C, --count`, `-v, --verbose`, `-V, --validate`, `-P, --persistent`, `-d, --debug`, `-q, --own-qp`, `--timeout duration .*default 5s`,
 		}},
+		// The words and options of rdma(8).
+		{line: "resource --help", stdout: []string{`-j, --json`, `-p, --pretty`, `-d, --details`, `--runtime-dir`, `resource show qp link eth0/1 state RTS`, `resource, res`}},
+		{line: "statistic show --help", stdout: []string{`show \[link \[DEV\[/PORT\]\]\]`, `-j, --json`}},
+		{line: "run --help", stdout: []string{`run \[flags\] IFACE\.\.\.`, `--config string`, `--stop-timeout string`, `--pin +keep`, `SIGHUP`}},
 		{line: "completion bash", stdout: []string{`__start_roce-xdp`}},
 	})
 }
@@ -145,6 +152,11 @@ func TestMisuse(t *testing.T) {
 		{line: "pingpong uc -m 9000", code: 2, stderr: []string{`mtu \(-m\) is 9000`}},
 		{line: "pingpong ud -m 1024", code: 2, stderr: []string{`unknown shorthand flag: 'm' in -m`, `^See 'roce-xdp pingpong ud --help'\.$`}},
 		{line: "pingpong ud -s 0", code: 2, stderr: []string{`size \(-s\) is 0`}},
+		{line: "link show eth0/2", code: 2, stderr: []string{`"eth0/2" is no device: DEV and DEV/1 are possible`, `^See 'roce-xdp link show --help'\.$`}},
+		{line: "resource show spoon eth0", code: 2, stderr: []string{`there are no resources "spoon", but pd, cq, qp`}},
+		{line: "resource qp lqpn", code: 2, stderr: []string{`"lqpn" has no value`, `^See 'roce-xdp resource --help'\.$`}},
+		{line: "statistic show link eth0 eth1", code: 2, stderr: []string{`one device at most`}},
+		{line: "run --speed 9 eth0", code: 2, stderr: []string{`unknown flag: --speed`}},
 		{line: "pingpong rc -m 9000", code: 2, stderr: []string{`mtu \(-m\) is 9000`}},
 	})
 }
@@ -157,6 +169,13 @@ func TestFailures(t *testing.T) {
 		{line: "pingpong rc -d nosuch0", code: 1, stderr: []string{`\Aroce-xdp: .*nosuch0.*\n\z`}},
 		{line: "ping -s --device nosuch0", code: 1, stderr: []string{`\Aroce-xdp: .*nosuch0.*\n\z`}},
 		{line: "ping -c -a 127.0.0.1", code: 1, stderr: []string{`^roce-xdp: no network interface but loopback has the address 127.0.0.1`}},
+		{line: "link --runtime-dir /nonexistent", code: 1, stderr: []string{`^roce-xdp: no daemon runs in /nonexistent: start one with roce-xdp run IFACE, or name its directory with --runtime-dir$`}},
+		{line: "res show qp -j --runtime-dir /nonexistent", code: 1, stderr: []string{`no daemon runs`}},
+		{line: "stat --runtime-dir /nonexistent", code: 1, stderr: []string{`no daemon runs`}},
+		{line: "validate", code: 1, stderr: []string{`^roce-xdp: configuration: no interface to serve: name one on the command line, or in the file as \[interface\.eth0\]$`}},
+		{line: "validate eth0 --mode fast", code: 1, stderr: []string{`--mode: .*"fast"`}},
+		{line: "validate --config /nonexistent", code: 1, stderr: []string{`open /nonexistent: no such file`}},
+		{line: "run eth0 --user no-such-user", code: 1, stderr: []string{`unknown user no-such-user`}},
 		{line: "perf write-bw -p 1 127.0.0.1", code: 1, stderr: []string{`^roce-xdp: connect to 127.0.0.1:1: .*start the server first`}},
 		{line: "pingpong rc -p 1 127.0.0.1", code: 1, stderr: []string{`couldn't connect to 127.0.0.1:1.*start the server first`}},
 	})
@@ -177,6 +196,48 @@ func TestEveryCommandHasHelp(t *testing.T) {
 		}
 	}
 	walk(newRoot())
+}
+
+// The example of docs/daemon.md is valid, but for its groups and users, which a machine has
+// or not.
+func TestValidate(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/daemon.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, ok := strings.Cut(string(doc), "often wanted:\n\n")
+	example, _, more := strings.Cut(example, "\n\n### ")
+	if !ok || !more {
+		t.Fatal("no example in docs/daemon.md")
+	}
+	for name, present := range map[string]string{`"operators"`: `"daemon"`, `"hpc"`: `"daemon"`, `"ci"`: `"nobody"`} {
+		if !strings.Contains(example, name) {
+			t.Errorf("the example has no %s", name)
+		}
+		example = strings.ReplaceAll(example, name, present)
+	}
+	file := filepath.Join(t.TempDir(), "roce-xdp.toml")
+	if err := os.WriteFile(file, []byte(example), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	runAll(t, []command{
+		{line: "validate --config " + file, stdout: []string{`^valid, for 2 interfaces$`}},
+		{line: "validate eth7 --pin --config " + file, stdout: []string{`^valid, for 3 interfaces$`}},
+	})
+}
+
+// Every key of the configuration has its line in docs/daemon.md.
+func TestEveryKeyIsDocumented(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/daemon.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, key := range config.Keys() {
+		// A table has brackets.
+		if !strings.Contains(string(doc), "`"+key+"`") && !strings.Contains(string(doc), "["+key) {
+			t.Errorf("docs/daemon.md does not have %s", key)
+		}
+	}
 }
 
 func TestResolve(t *testing.T) {

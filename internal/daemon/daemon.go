@@ -93,18 +93,18 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	}
 	defer func() { err = errors.Join(err, dir.close()) }()
 	d.service = d.params.NewService(d.policy.decide, d.log)
+	var ends []func() error
+	defer func() { // last, so that the control socket tells of the stop
+		for _, end := range ends {
+			err = errors.Join(err, end())
+		}
+	}()
 	defer func() { err = errors.Join(err, d.stop()) }()
 	if err := d.openAll(ctx); err != nil {
 		return err
 	}
 	served := make(chan error, 2)
-	ends, err := d.listen(dir, served)
-	defer func() {
-		for _, end := range ends {
-			err = errors.Join(err, end())
-		}
-	}()
-	if err != nil {
+	if ends, err = d.listen(dir, served); err != nil {
 		return err
 	}
 	fmt.Fprintf(d.params.Out, "roce-xdp: ready: %s; sockets in %s\n", strings.Join(d.cfg.Names(), ", "), d.cfg.RuntimeDir)

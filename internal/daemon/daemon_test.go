@@ -60,13 +60,17 @@ func TestRun(t *testing.T) {
 func TestStopTimeout(t *testing.T) {
 	r := newRig(t)
 	r.service.stuck = true
-	r.start("stop_timeout = \"50ms\"\n" + both)
+	r.start("stop_timeout = \"500ms\"\n" + both)
 	began := time.Now()
 	r.stop()
+	r.eventually("the stop is shown", func() bool {
+		h, err := r.client.Health(t.Context())
+		return err == nil && h.Status == control.StatusStopping
+	})
 	if err := r.end(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took < 50*time.Millisecond {
+	if took := time.Since(began); took < 500*time.Millisecond {
 		t.Errorf("programs had %v", took)
 	}
 	if !strings.Contains(r.log.String(), "not all programs have ended in time") {
