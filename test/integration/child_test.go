@@ -28,6 +28,9 @@ const (
 // runChild does what a child is for, tells the parent in one line how it went,
 // where an empty one is success, and ends the process.
 func runChild(name string) {
+	if childWithDaemons(name) {
+		os.Exit(0)
+	}
 	dev, err := datapath.Open(netns.Ifname, nil)
 	if err != nil {
 		fmt.Println(strings.ReplaceAll(err.Error(), "\n", " "))
