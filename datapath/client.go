@@ -21,7 +21,8 @@ type ClientConfig struct {
 	Owner string
 	// NewRing and FreeRing are where the memory of queues comes from and goes to;
 	// nil: the process's own. FreeRing is called when nobody on this side uses the
-	// ring any more, with locks held: it must not call the client.
+	// ring any more, with locks held: it must not call the client. It is not called
+	// once the device is closed.
 	NewRing  func(entries, elem int) (*queue.Ring, error)
 	FreeRing func(*queue.Ring)
 	// Bells are the doorbells of the client's queue pairs, in memory shared with it,
@@ -38,6 +39,7 @@ type ClientConfig struct {
 // Limits are what a client may have; 0 is as much as the device can.
 type Limits struct {
 	PDs, MRs, CQs, QPs, SRQs, AHs, XRCDs int    // MRs with memory windows; XRCDs are opens
+	Groups                               int    // attachments of queue pairs to multicast groups
 	Bytes                                uint64 // of registered memory
 	// Messages and BytesPerSecond are rates at which it may send, a second, all its
 	// queue pairs together; 0 is as fast as it can.
@@ -47,6 +49,7 @@ type Limits struct {
 // Usage is what a client has.
 type Usage struct {
 	PDs, MRs, CQs, QPs, SRQs, AHs, XRCDs int
+	Groups                               int
 	Bytes                                uint64 // of registered memory
 }
 
@@ -150,6 +153,7 @@ func newClient(d *Device, cfg *ClientConfig) *Client {
 	}{
 		{&c.limits.PDs, maxPD}, {&c.limits.MRs, maxMR}, {&c.limits.CQs, maxCQ}, {&c.limits.QPs, maxQP},
 		{&c.limits.SRQs, maxSRQ}, {&c.limits.AHs, maxAH}, {&c.limits.XRCDs, maxXRCD},
+		{&c.limits.Groups, maxGroups * maxGroupMembers},
 	} {
 		if *l.limit <= 0 || *l.limit > l.most {
 			*l.limit = l.most

@@ -3,6 +3,7 @@ package datapath
 import (
 	"context"
 	"errors"
+	"net/netip"
 	"testing"
 	"time"
 
@@ -315,5 +316,35 @@ func TestClientEvents(t *testing.T) {
 	}
 	if _, err := other.AllocPD(); !errors.Is(err, ErrClosed) {
 		t.Errorf("AllocPD of a closed client: %v", err)
+	}
+}
+
+// TestClientGroups: attachments to multicast groups count for the client.
+func TestClientGroups(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	c, _ := client(t, r.a, &ClientConfig{Name: "one", Limits: Limits{Groups: 2}})
+	pd, err := c.AllocPD()
+	must(t, err)
+	q, err := c.CreateCQ(4)
+	must(t, err)
+	qp, err := c.CreateQP(&verbs.ProviderQPInit{PD: pd, Type: ibv.QPTypeUD, SendCQ: q, RecvCQ: q})
+	must(t, err)
+	group := func(n byte) ibv.GID { return gidOf(netip.AddrFrom4([4]byte{239, 1, 1, n})) }
+	for range 2 {
+		must(t, errors.Join(qp.AttachMulticast(group(1)), qp.AttachMulticast(group(2)), qp.AttachMulticast(group(2))))
+		if err := qp.AttachMulticast(group(3)); !errors.Is(err, ErrLimit) {
+			t.Errorf("a third attachment: %v, want ErrLimit", err)
+		}
+		if n := len(r.joined[0].groups); n != 2 {
+			t.Errorf("the host has joined %d groups", n)
+		}
+		must(t, qp.DetachMulticast(group(1)))
+		must(t, qp.AttachMulticast(group(1)))
+		must(t, errors.Join(qp.DetachMulticast(group(1)), qp.DetachMulticast(group(2))))
+	}
+	must(t, qp.AttachMulticast(group(1)))
+	must(t, c.Close())
+	if u := c.Usage(); u != (Usage{}) || len(r.joined[0].groups) != 0 {
+		t.Errorf("a closed client has %+v, the host %d groups", u, len(r.joined[0].groups))
 	}
 }
