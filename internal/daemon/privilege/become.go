@@ -19,11 +19,9 @@ func become(id identity, now State) error {
 	runtime.LockOSThread() // for good: the thread is not what the others are
 	keep := now.Permitted & Kept
 	if now.Effective&(1<<unix.CAP_SYS_RESOURCE) != 0 {
-		// For packet memory where CAP_IPC_LOCK does not count.
-		unlimited := unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY}
-		if err := unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unlimited); err != nil {
-			return fmt.Errorf("raise the limit of locked memory: %w", err)
-		}
+		// For packet memory where there is no CAP_IPC_LOCK. A container may forbid it: who
+		// then has too little is told when an interface is opened.
+		_ = unix.Setrlimit(unix.RLIMIT_MEMLOCK, &unix.Rlimit{Cur: unix.RLIM_INFINITY, Max: unix.RLIM_INFINITY})
 	}
 	if err := dropBounding(now, keep); err != nil {
 		return err
