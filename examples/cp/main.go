@@ -47,7 +47,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if len(args) != 4 || args[2] != "send" && args[2] != "receive" {
 		return errors.New("usage: cp INTERFACE ADDRESS:PORT receive DIRECTORY, or cp INTERFACE ADDRESS:PORT send FILE")
 	}
-	dev, err := datapath.Open(args[0], nil)
+	dev, err := open(args[0])
 	if err != nil {
 		return err
 	}
@@ -56,6 +56,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return send(ctx, dev, args[1], args[3])
 	}
 	return serve(ctx, dev, args[1], args[3], out)
+}
+
+// open opens an interface: through the daemon that serves it (roce-xdp run), for which this
+// program needs no privileges, or, where no daemon runs, as root and for itself alone.
+func open(ifname string) (*verbs.Context, error) {
+	dev, err := verbs.Open(ifname)
+	if errors.Is(err, verbs.ErrNoDaemon) {
+		return datapath.Open(ifname, nil)
+	}
+	return dev, err
 }
 
 // serve receives files into a directory until ctx ends.

@@ -37,7 +37,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if !server && (len(args) != 4 || args[2] != "client") {
 		return errors.New("usage: echo INTERFACE ADDRESS:PORT server, or echo INTERFACE ADDRESS:PORT client MESSAGE")
 	}
-	dev, err := datapath.Open(args[0], nil) // from now on this program answers RoCE on it
+	dev, err := open(args[0])
 	if err != nil {
 		return err
 	}
@@ -46,6 +46,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return serve(ctx, dev, args[1], out)
 	}
 	return ask(ctx, dev, args[1], args[3], out)
+}
+
+// open opens an interface: through the daemon that serves it (roce-xdp run), for which this
+// program needs no privileges, or, where no daemon runs, as root and for itself alone.
+func open(ifname string) (*verbs.Context, error) {
+	dev, err := verbs.Open(ifname)
+	if errors.Is(err, verbs.ErrNoDaemon) {
+		return datapath.Open(ifname, nil)
+	}
+	return dev, err
 }
 
 // serve accepts connections until ctx ends, and serves each in a goroutine.

@@ -54,7 +54,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if !serving && (len(args) != 4 || args[2] != "get") {
 		return errors.New("usage: kv INTERFACE ADDRESS:PORT serve [KEY=VALUE...], or kv INTERFACE ADDRESS:PORT get KEY")
 	}
-	dev, err := datapath.Open(args[0], nil)
+	dev, err := open(args[0])
 	if err != nil {
 		return err
 	}
@@ -67,6 +67,16 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		fmt.Fprintln(out, value)
 	}
 	return err
+}
+
+// open opens an interface: through the daemon that serves it (roce-xdp run), for which this
+// program needs no privileges, or, where no daemon runs, as root and for itself alone.
+func open(ifname string) (*verbs.Context, error) {
+	dev, err := verbs.Open(ifname)
+	if errors.Is(err, verbs.ErrNoDaemon) {
+		return datapath.Open(ifname, nil)
+	}
+	return dev, err
 }
 
 // place is the slot at which the search for a key begins.

@@ -1,10 +1,12 @@
 // Command write is the smallest program with RDMA in it: it opens an interface,
 // connects two queue pairs of it with each other, and writes from one half of a
-// buffer into the other. Run it as root: go run ./examples/write eth0
+// buffer into the other. Run it as root, or with a daemon (roce-xdp run eth0):
+// go run ./examples/write eth0
 package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -26,8 +28,8 @@ func main() {
 
 func run(ifname string, out io.Writer) (err error) {
 	defer caught(&err)
-	dev := must(datapath.Open(ifname, nil)) // from now on this program answers RoCE on it
-	defer dev.Close()                       // frees everything below
+	dev := must(open(ifname)) // verbs.Open: of a daemon; or datapath.Open: of this program alone
+	defer dev.Close()         // frees everything below
 
 	pd := must(dev.AllocPD())
 	buf := must(dev.AllocBuffer(4096)) // page-aligned, locked; any []byte does too
@@ -50,6 +52,16 @@ func run(ifname string, out io.Writer) (err error) {
 	ok(wc[0].Err())
 	fmt.Fprintf(out, "%s: %s\n", wc[0].Opcode, buf[2048:2048+len(message)])
 	return nil
+}
+
+// open opens an interface: through the daemon that serves it (roce-xdp run), for which this
+// program needs no privileges, or, where no daemon runs, as root and for itself alone.
+func open(ifname string) (*verbs.Context, error) {
+	dev, err := verbs.Open(ifname)
+	if errors.Is(err, verbs.ErrNoDaemon) {
+		return datapath.Open(ifname, nil)
+	}
+	return dev, err
 }
 
 // connect brings a queue pair to RTS, with peer at the other end.

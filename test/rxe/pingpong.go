@@ -120,7 +120,7 @@ func (x *exchange) once(ctx context.Context, b *bench) error {
 	defer cancel()
 	f := x.family
 	rxe := append([]string{"ibv_" + x.service + "_pingpong", "-d", "rxe0", "-g", fmt.Sprint(f.gidIndex)}, x.args()...)
-	own := append([]string{b.o.binary, "pingpong", x.service, "-d", ourEnd, "-g", fmt.Sprint(f.ownIndex)}, x.args()...)
+	own := append(b.ours("pingpong", x.service, "-d", ourEnd, "-g", fmt.Sprint(f.ownIndex)), x.args()...)
 	if x.server {
 		rxe = append(rxe, f.ours.String())
 	} else {

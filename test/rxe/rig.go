@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/roce-xdp/roce-xdp/internal/session"
 	"github.com/roce-xdp/roce-xdp/test/netns"
 	"github.com/vishvananda/netlink"
 )
@@ -48,6 +49,8 @@ type rig struct {
 	vms []string  // all guests; rows use one
 	log io.Writer // what ops.py prints
 	ns  *netns.NS
+	// through is the runtime directory of the daemon that our program uses; empty: none.
+	through string
 }
 
 // start makes the namespace and boots guests, with further options of guest/up.
@@ -163,7 +166,11 @@ func (r *rig) host(ctx context.Context, args ...string) *exec.Cmd {
 	if r.o.verbose {
 		fmt.Fprintln(os.Stderr, "host:", strings.Join(args, " "))
 	}
-	return gentle(exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + r.ns.Path()}, args...)...))
+	cmd := gentle(exec.CommandContext(ctx, "nsenter", append([]string{"--net=" + r.ns.Path()}, args...)...))
+	if r.through != "" {
+		cmd.Env = append(os.Environ(), session.DirVariable+"="+r.through)
+	}
+	return cmd
 }
 
 // gentle has a command and its children end by SIGTERM, so that they can clean

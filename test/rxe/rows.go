@@ -42,6 +42,7 @@ func usual(f family, mtu int) params {
 // rows is the whole matrix, in the order in which it runs.
 func rows() []row {
 	all := append(pingpongRows(), rpingRows()...)
+	all = append(all, daemonRows()...)
 	all = append(all, cmRows()...) // these open the interface for themselves: before all others
 	for _, f := range families {
 		for _, mtu := range mtus {

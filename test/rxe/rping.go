@@ -83,7 +83,7 @@ func (p *pings) once(ctx context.Context, b *bench) error {
 // prints a line.
 func (p *pings) ends(ctx context.Context, b *bench) ends {
 	size := fmt.Sprint(p.size)
-	own := []string{b.o.binary, "ping", "-d", "-j", "--device", ourEnd, "--timeout", "20s"}
+	own := b.ours("ping", "-d", "-j", "--device", ourEnd, "--timeout", "20s")
 	if p.server {
 		return ends{
 			server: b.host(ctx, append(own, "-s", "-a", p.family.ours.String())...),

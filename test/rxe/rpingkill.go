@@ -46,7 +46,7 @@ const lifetime = 30 * time.Second
 
 // own is our program.
 func (b *bench) own(ctx context.Context, args ...string) (*program, error) {
-	return start(b.host(ctx, append([]string{b.o.binary, "ping", "-d", "-j", "--device", ourEnd}, args...)...))
+	return start(b.host(ctx, append(b.ours("ping", "-d", "-j", "--device", ourEnd), args...)...))
 }
 
 // rping is the guest's.

@@ -6,6 +6,7 @@ var smoke = []string{
 	"pingpong/client/IPv4/mtu1024/64B",
 	"rping/client/IPv4/mtu4096/4096B",
 	"rping/server/IPv6/mtu1024/4096B",
+	"daemon/pingpong/client/IPv4/mtu1024/65536B/-c-e",
 	"cm/CONNECT/active/IPv6",
 	"cm/REJECT/passive/IPv4",
 	"ops/MIXED/requester/IPv4/mtu4096",
