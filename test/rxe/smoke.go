@@ -15,6 +15,7 @@ var smoke = []string{
 	"impaired/RDMA_READ/requester/IPv6/mtu1024",
 	"errors/WRITE_BAD_RKEY/responder/IPv4/mtu1024",
 	"loss/READ_RESPONSE_MIDDLE/requester/IPv6/mtu4096",
+	"vlan/SEND/requester/IPv4/mtu1024",
 }
 
 // smokeRows are those of all, as one group.
