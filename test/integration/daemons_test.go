@@ -155,3 +155,32 @@ func childWithDaemons(name string) bool {
 	}
 	return true
 }
+
+// TestVerbsThroughDaemons runs the tests that every provider of verbs has to pass, as an
+// ordinary user, at the daemons of two hosts. Those of queue pair 1 need a privilege, and
+// those left out here look for the addresses of devices in memory.
+func TestVerbsThroughDaemons(t *testing.T) {
+	hosts := netns.PairForTest(t, netns.PairOptions{MTU: 9000})
+	dir := shortDir(t)
+	binary := filepath.Join(dir, "verbs.test")
+	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+	defer cancel()
+	if out, err := exec.CommandContext(ctx, "go", "test", "-c", "-o", binary, "github.com/roce-xdp/roce-xdp/verbs/verbstest").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	a, b := daemonAt(t, hosts.A, filepath.Join(dir, "a")), daemonAt(t, hosts.B, filepath.Join(dir, "b"))
+	cmd := exec.CommandContext(ctx, binary, "-test.v", "-test.run", "/through_the_daemons", "-test.skip", "^Test(Queries|Resolve|Errors)$|//GSI")
+	cmd.Env = append(os.Environ(), "ROCE_XDP_VERBSTEST_DAEMONS="+a.dir+":"+b.dir)
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	t.Logf("%d tests passed", bytes.Count(out, []byte("--- PASS: ")))
+	if n := bytes.Count(out, []byte("--- PASS: ")); n < 30 {
+		t.Errorf("only %d tests passed: %s", n, out)
+	}
+	a.stop(t)
+	b.stop(t)
+}

@@ -11,7 +11,7 @@ import (
 // What a WRITE of 64 bytes costs through each provider, alone and with 32 under way:
 // the ratios show what the way through a daemon adds. The daemons run in this process.
 func BenchmarkWrite(b *testing.B) {
-	for _, p := range providers {
+	for _, p := range providers() {
 		for _, depth := range []int{1, 32} {
 			name := map[int]string{1: "latency", 32: "rate"}[depth]
 			b.Run(p.name+"/"+name, func(b *testing.B) {
