@@ -22,7 +22,10 @@ func (s *Session) Open(ctx context.Context, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := s.attach(fds); err != nil {
+	switch err := s.attach(fds); {
+	case errors.Is(err, shm.ErrMissing):
+		return err
+	case err != nil:
 		return fmt.Errorf("%w: %w", ErrProtocol, err)
 	}
 	return nil

@@ -52,6 +52,9 @@ func FromFD(fd int) (*Conn, error) {
 		return nil, fmt.Errorf("%w: %d", ErrDescriptor, fd)
 	}
 	nc, err := net.FileConn(f)
+	if errors.Is(err, unix.EMFILE) || errors.Is(err, unix.ENFILE) { // it duplicates the descriptor
+		return nil, errors.Join(fmt.Errorf("%w: %w", ErrMissing, err), f.Close())
+	}
 	if err := errors.Join(err, f.Close()); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrDescriptor, err)
 	}

@@ -233,3 +233,29 @@ func TestConnIsOfPackets(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// A descriptor that a program has no room to duplicate is not one of the wrong kind.
+func TestFromFDWithoutRoom(t *testing.T) {
+	p, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_SEQPACKET|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(p[1])
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: 0, Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	_, err = FromFD(p[0])
+	if rerr := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); rerr != nil {
+		t.Fatal(rerr)
+	}
+	if !errors.Is(err, ErrMissing) || errors.Is(err, ErrDescriptor) {
+		t.Errorf("%v, want ErrMissing", err)
+	}
+	if n, err := unix.Read(p[1], make([]byte, 1)); n != 0 || err != nil {
+		t.Errorf("the descriptor is still open: %d, %v", n, err)
+	}
+}

@@ -33,7 +33,7 @@ func TestClientsKilled(t *testing.T) {
 		done := make(chan *child, victimsAtATime)
 		for range victimsAtATime {
 			v := h.program(t, "victim", r.Uint64())
-			time.AfterFunc(between(r, 0, 700*time.Millisecond), func() {
+			time.AfterFunc(between(r, 0, 500*time.Millisecond), func() {
 				v.kill()
 				done <- v
 			})

@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -28,25 +29,70 @@ func newRig(t *testing.T, seed uint64) *rig {
 	return g
 }
 
-// unharmed checks that nothing of the hostile program is left, and ends all else,
-// which has to go well.
+// unharmed checks that nothing is left of a hostile program and that the honest one is
+// well.
 func (g *rig) unharmed(t *testing.T) {
 	t.Helper()
 	settle(t, g.a, g.beforeA)
 	settle(t, g.b, g.beforeB)
 	goesOn(t, g.honest)
+}
+
+// Programs do with daemons what they like. No daemon dies of it, nothing is left of them,
+// and the honest program beside them has correct traffic at its rate.
+func TestHostilePrograms(t *testing.T) {
+	r := newRandom(t)
+	g := newRig(t, r.Uint64())
+	for _, tt := range []struct {
+		name, role string
+		rounds     int
+		more       string
+		share      float64
+	}{
+		{"it writes over all memory that it shares", "scribbler", soak(300, 10_000), "", leastShare},
+		{"it says what no program should", "babbler", soak(60, 3000), "", leastShare},
+		{"it floods with work and takes no completions", "flooder", soak(6, 300), "work", fairShare},
+		{"it floods with requests", "flooder", soak(6, 300), "requests", fairShare},
+		{"it reads no events", "flooder", soak(6, 300), "events", fairShare},
+		{"it takes memory away to which messages go", "vanisher", soak(30, 1000), "", leastShare},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			hostile := g.program(t, tt.role, r.Uint64(), tt.more)
+			hostile.wait(t, "up")
+			beside(t, g.honest, hostile, tt.rounds, tt.share)
+			hostile.stop(t)
+			g.unharmed(t)
+		})
+	}
+	for _, limit := range []string{"descriptors 8", "descriptors 13", "descriptors 20", "descriptors 40", "memory 300000", "memory 200000000"} {
+		t.Run("it may have only "+limit, func(t *testing.T) {
+			c := g.program(t, "poor", r.Uint64(), limit)
+			select {
+			case <-c.ended:
+			case <-time.After(2 * patience):
+				t.Error("the program does not end")
+				c.kill()
+			}
+			checkPoor(t, limit, c)
+			g.unharmed(t)
+		})
+	}
 	g.honest.stop(t)
 	g.stop(t)
 }
 
-// A program writes over all the memory that it shares with daemons: its queues, its
-// doorbells, its buffers.
-func TestScribbledPages(t *testing.T) {
-	r := newRandom(t)
-	g := newRig(t, r.Uint64())
-	hostile := g.program(t, "scribbler", r.Uint64())
-	hostile.wait(t, "up")
-	beside(t, g.honest, hostile, soak(300, 10_000))
-	hostile.stop(t)
-	g.unharmed(t)
+// checkPoor: a program that may have next to nothing gets an error that says so.
+func checkPoor(t *testing.T, limit string, c *child) {
+	t.Helper()
+	said := c.said()
+	reason, ok := strings.CutPrefix(said, "poor: ")
+	kind, _, _ := strings.Cut(limit, " ")
+	switch {
+	case kind == "descriptors" && ok && strings.Contains(reason, "RLIMIT_NOFILE"):
+	case kind == "memory" && ok && strings.Contains(reason, "cannot allocate memory"):
+	// Without address space the runtime of the program may give up before the library can.
+	case kind == "memory" && !ok && (strings.Contains(said, "out of memory") || strings.Contains(said, "pthread_create failed")):
+	default:
+		t.Errorf("it ended with %v: %s", c.err, said)
+	}
 }

@@ -34,6 +34,10 @@ var parts = map[string]part{
 	"victim":    beVictim,
 	"phoenix":   bePhoenix,
 	"scribbler": beScribbler,
+	"babbler":   beBabbler,
+	"flooder":   beFlooder,
+	"vanisher":  beVanisher,
+	"poor":      bePoor,
 }
 
 // play runs a child, whose exit code it returns.
