@@ -112,8 +112,8 @@ func (b *babbler) read(fd int) error {
 	var buf [proto.MaxMessage]byte
 	var oob [1024]byte
 	for {
-		_, n, _, _, err := unix.Recvmsg(fd, buf[:], oob[:], unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
-		if err != nil {
+		size, n, _, _, err := unix.Recvmsg(fd, buf[:], oob[:], unix.MSG_DONTWAIT|unix.MSG_CMSG_CLOEXEC)
+		if err != nil || size == 0 {
 			return nil // nothing more has come, or the daemon has had enough
 		}
 		msgs, err := unix.ParseSocketControlMessage(oob[:n])

@@ -64,7 +64,7 @@ func TestHostilePrograms(t *testing.T) {
 			g.unharmed(t)
 		})
 	}
-	for _, limit := range []string{"descriptors 8", "descriptors 13", "descriptors 20", "descriptors 40", "memory 300000", "memory 200000000"} {
+	for _, limit := range []string{"descriptors 8", "descriptors 13", "descriptors 20", "descriptors 40", "memory 300000", "memory 80000000"} {
 		t.Run("it may have only "+limit, func(t *testing.T) {
 			c := g.program(t, "poor", r.Uint64(), limit)
 			select {

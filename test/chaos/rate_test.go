@@ -3,6 +3,7 @@ package chaos_test
 import (
 	"fmt"
 	"strconv"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -30,7 +31,7 @@ func beside(t *testing.T, honest, hostile *child, rounds int, share float64) {
 	var took [2]time.Duration
 	rate := func(mood int) float64 { return float64(steps[mood]) / took[mood].Seconds() }
 	enough := func() bool { return steps[0] > 0 && rate(1) >= share*rate(0) }
-	done := 0
+	done, progress := 0, time.Now()
 	for turn := 0; turn < fewPhases || done < rounds || turn%2 == 1 || turn < manyPhases && !enough(); turn++ {
 		mood := turn % 2 // the hostile one comes second
 		hostile.ask(t, []string{"quiet", "hostile"}[mood])
@@ -39,7 +40,13 @@ func beside(t *testing.T, honest, hostile *child, rounds int, share float64) {
 		steps[mood] += honest.steps(t) - before
 		took[mood] += time.Since(begin)
 		honest.alive(t)
-		done = number(t, hostile.ask(t, "rounds"))
+		if n := number(t, hostile.ask(t, "rounds")); n > done {
+			done, progress = n, time.Now()
+		} else if time.Since(progress) > 2*patience {
+			_ = hostile.cmd.Process.Signal(syscall.SIGQUIT)
+			<-hostile.ended
+			t.Fatalf("the hostile program hangs after %d rounds: %s", done, hostile.said())
+		}
 	}
 	says := fmt.Sprintf("%d rounds; the honest program did %.0f steps a second beside them and %.0f otherwise: %.2f of it", done, rate(1), rate(0), rate(1)/rate(0))
 	t.Log(says)
