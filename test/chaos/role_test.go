@@ -38,6 +38,8 @@ var parts = map[string]part{
 	"flooder":   beFlooder,
 	"vanisher":  beVanisher,
 	"poor":      bePoor,
+	"listener":  beListener,
+	"dialer":    beDialer,
 }
 
 // play runs a child, whose exit code it returns.
