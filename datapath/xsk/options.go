@@ -42,8 +42,9 @@ const (
 	kernelTxBudget = 32
 
 	// A queue is free again only some time after its socket was closed: the
-	// kernel does that in a work queue.
-	bindPatience  = 500 * time.Millisecond
+	// kernel does that in a work queue, which on a busy machine can take longer than it
+	// takes to start the next program.
+	bindPatience  = 2 * time.Second
 	bindFirstWait = time.Millisecond
 	bindMaxWait   = 64 * time.Millisecond
 )
