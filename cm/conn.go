@@ -91,6 +91,7 @@ func (c *Conn) event(ev cmfsm.Event) {
 		why = ErrRemoved
 	case cmfsm.EventAddrChange, cmfsm.EventTimewaitExit:
 		return // a connection outlives its address, should that come back soon
+	default:
 	}
 	c.events.put(ev)
 	if why != nil && c.finish(why) && ev.Type == cmfsm.EventDisconnected {
@@ -143,6 +144,7 @@ func (c *Conn) Disconnect(ctx context.Context) error {
 			return nil
 		case cmfsm.EventDeviceRemoval:
 			err = ErrRemoved
+		default:
 		}
 	}
 	if errors.Is(err, errConnClosed) {

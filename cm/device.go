@@ -128,13 +128,7 @@ func (d *device) sink(ev cmfsm.Event) {
 // reference to the device.
 type listening interface{ request(cmfsm.Event) handler }
 
-// later runs f, which may call the client, soon and in order.
-func (d *device) later(f func()) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	d.laterLocked(f)
-}
-
+// laterLocked runs f, which may call the client, soon and in order.
 func (d *device) laterLocked(f func()) {
 	d.work = append(d.work, f)
 	if !d.working {

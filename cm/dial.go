@@ -150,6 +150,7 @@ func failure(ev *cmfsm.Event, messages string) error {
 		return ErrDisconnected
 	case cmfsm.EventDeviceRemoval:
 		return ErrRemoved
+	default:
+		return nil
 	}
-	return nil
 }

@@ -152,7 +152,7 @@ func (w *worker) admitTo(now mono.Time, l *lane) {
 // that was admitted and could not send any keeps the right to.
 func (w *worker) settleTurn(now mono.Time, q *qp, requests int, more bool) {
 	unused := q.admitted && requests == 0
-	if q.admitted && !(unused && more) {
+	if q.admitted && (!unused || !more) {
 		q.admitted = false
 		q.lane.admitted--
 	}

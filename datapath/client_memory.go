@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"errors"
 	"fmt"
 
 	"golang.org/x/sys/unix"
@@ -88,7 +89,7 @@ func transfer(b []byte, va uint64, call func([]byte, int64) (int, error)) error 
 	for len(b) != 0 {
 		n, err := call(b, int64(va))
 		switch {
-		case err == unix.EINTR:
+		case errors.Is(err, unix.EINTR):
 		case err != nil:
 			return err
 		case n <= 0: // the process is gone

@@ -37,7 +37,7 @@ func (c *Context) InitAHFromWC(wc *WC, grh []byte) (AddressVector, error) {
 	group, best := h.dst.Addr().IsMulticast(), -1
 	for i, e := range all {
 		switch {
-		case e.GID != h.dst && !(group && answers(e.GID, h.src)):
+		case e.GID != h.dst && (!group || !answers(e.GID, h.src)):
 		case e.VLAN == wc.VLAN && (best < 0 || all[best].VLAN != wc.VLAN):
 			best = i
 		case wc.VLAN == 0 && best < 0: // it may have had a tag

@@ -26,7 +26,7 @@ type remoteCQ struct {
 func (d *remote) CreateCQ(entries int) (ProviderCQ, error) {
 	var r proto.CQReply
 	fds, err := d.s.Call(context.Background(), proto.OpCreateCQ, &proto.CreateCQ{Entries: uint32(min(entries, math.MaxInt32))}, &r)
-	defer fds.Close()
+	defer func() { fds.Close() }() // of none if it failed
 	if err == nil && len(fds) != 1 {
 		err = fmt.Errorf("%w: %d descriptors of a completion queue", session.ErrProtocol, len(fds))
 	}

@@ -69,10 +69,10 @@ func (r *remote) Open(sink func(cmfsm.Event)) (Client, error) {
 
 func (r *remote) open(sink func(cmfsm.Event)) (*remoteClient, error) {
 	fds, err := r.s.Call(context.Background(), proto.OpCMOpen, &proto.Empty{}, &proto.Empty{})
-	defer fds.Close()
 	if err != nil {
 		return nil, sentinel(err)
 	}
+	defer fds.Close()
 	if len(fds) != 1 {
 		return nil, fmt.Errorf("%w: %d descriptors with CM_OPEN", session.ErrProtocol, len(fds))
 	}

@@ -2,7 +2,6 @@ package cmfsm
 
 import (
 	"flag"
-	"fmt"
 	"math/rand/v2"
 	"net/netip"
 	"slices"
@@ -354,7 +353,7 @@ func (s *sim) checkHalfOpen(h, peer *host) {
 			continue
 		}
 		if p := s.peerOf(h, c); p == nil || p.state != StateEstablished {
-			state := fmt.Sprint("gone")
+			state := "gone"
 			if p != nil {
 				state = p.state.String()
 			}

@@ -78,7 +78,6 @@ type replay struct {
 	self netip.Addr
 	now  mono.Time
 	id   ID
-	req  *wire.REQ // of the capture
 }
 
 func (r *replay) check(err error) {

@@ -160,7 +160,7 @@ func (w *world) step(end mono.Time) bool {
 		w.now = end
 		return false
 	}
-	w.now = mono.Time(max(w.now, next))
+	w.now = max(w.now, next)
 	if i >= 0 {
 		f := w.flights[i]
 		w.flights = slices.Delete(w.flights, i, i+1)

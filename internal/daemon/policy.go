@@ -12,7 +12,7 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/shm"
 )
 
-// ErrNotAllowed: the configuration does not admit the user.
+// ErrNotAllowed says that the configuration does not admit the user.
 var ErrNotAllowed = errors.New("not allowed by the daemon's configuration")
 
 // Policy says what a client may have, or ErrNotAllowed.

@@ -17,7 +17,7 @@ import (
 // VerbsSocket is the name of the socket for programs in the runtime directory.
 const VerbsSocket = "verbs.sock"
 
-// ErrRunning: another daemon uses the runtime directory.
+// ErrRunning says that another daemon uses the runtime directory.
 var ErrRunning = errors.New("a daemon runs already")
 
 // runDir is the runtime directory, which one daemon uses at a time.

@@ -18,7 +18,7 @@ import (
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
-// ErrOptions: the options do not make a question.
+// ErrOptions says that the options do not make a question.
 var ErrOptions = errors.New("bad option")
 
 // gsi is the number of the queue pair of the connection manager.

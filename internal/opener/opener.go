@@ -33,6 +33,7 @@ func Open(ifname string, way Way, o *datapath.Options) (*verbs.Context, error) {
 		return verbs.Open(ifname)
 	case InProcess:
 		return datapath.Open(ifname, o)
+	default:
 	}
 	served, why := Serves(ifname)
 	if served {

@@ -69,7 +69,7 @@ func TestEveryTruncation(t *testing.T) {
 		if n == fileHeaderLen {
 			want = io.EOF
 		}
-		if _, err := r.Next(); !errors.Is(err, want) || errors.Is(err, io.EOF) != (want == io.EOF) {
+		if _, err := r.Next(); !errors.Is(err, want) || errors.Is(err, io.EOF) != errors.Is(want, io.EOF) {
 			t.Errorf("%d bytes: packet error %v, want %v", n, err, want)
 		}
 	}

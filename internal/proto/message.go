@@ -6,7 +6,7 @@ import (
 	"fmt"
 )
 
-// ErrMessage: a packet is not a message of this protocol.
+// ErrMessage says that a packet is not a message of this protocol.
 var ErrMessage = errors.New("not a message of the protocol")
 
 // Header begins each message. A reply has the request's Op and Seq; one whose

@@ -134,7 +134,11 @@ func (r *reply) take(op proto.Op, rep any) (shm.FDs, error) {
 		r.fds.Close()
 		return nil, fmt.Errorf("%w: reply to %v: %w", ErrProtocol, op, err)
 	}
-	return r.fds, r.err
+	if r.err != nil {
+		r.fds.Close()
+		return nil, r.err
+	}
+	return r.fds, nil
 }
 
 // Do is Call without descriptors, for requests that end by themselves: what the reply

@@ -59,10 +59,10 @@ func (s *Session) segment(number uint32, buffer bool) (*Mapping, error) {
 	if m == nil {
 		var rep proto.MapSegmentReply
 		fds, err := s.Call(noCancel, proto.OpMapSegment, &proto.MapSegment{Segment: number}, &rep)
-		defer fds.Close()
 		if err != nil {
 			return nil, err
 		}
+		defer fds.Close()
 		if len(fds) != 1 {
 			return nil, fmt.Errorf("%w: %d descriptors of a segment", ErrProtocol, len(fds))
 		}

@@ -18,10 +18,10 @@ func (s *Session) Open(ctx context.Context, name string) error {
 	var req proto.Open
 	proto.PutText(req.Name[:], name)
 	fds, err := s.Call(ctx, proto.OpOpen, &req, &s.open)
-	defer fds.Close()
 	if err != nil {
 		return err
 	}
+	defer fds.Close()
 	switch err := s.attach(fds); {
 	case errors.Is(err, shm.ErrMissing):
 		return err

@@ -39,7 +39,7 @@ func CheckProcMem(fd int) error {
 	if err := unix.Fstatfs(fd, &fs); err != nil {
 		return fmt.Errorf("%w: %w", ErrDescriptor, err)
 	}
-	if int64(fs.Type) != unix.PROC_SUPER_MAGIC {
+	if fs.Type != unix.PROC_SUPER_MAGIC {
 		return fmt.Errorf("%w: not a file of /proc", ErrDescriptor)
 	}
 	name, err := os.Readlink(fmt.Sprintf("/proc/self/fd/%d", fd))

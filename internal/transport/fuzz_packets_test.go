@@ -38,6 +38,7 @@ func (f *fuzzRig) enter(s *fuzzSide, state ibv.QPState) bool {
 		case ibv.QPStateInit, ibv.QPStateRTR:
 			modify(q, ibv.QPStateReset)
 			f.start(s, q, int(state-ibv.QPStateReset))
+		default:
 		}
 	}
 	if state == ibv.QPStateSQE {

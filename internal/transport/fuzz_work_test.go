@@ -30,10 +30,11 @@ func (f *fuzzRig) workStep() {
 	case 6:
 		f.advance(time.Duration(b>>3&15) * 20 * time.Microsecond)
 	default:
-		if b>>3&15 == 15 { // an index that nobody can believe
+		switch b >> 3 & 15 {
+		case 15: // an index that nobody can believe
 			s.sq.Publish((1+int(f.byte()))<<8 | 1)
 			f.drive(s)
-		} else if b>>3&15 == 14 {
+		case 14:
 			s.rq.Publish((1+int(f.byte()))<<8 | 1)
 		}
 	}

@@ -212,6 +212,7 @@ func runWindows(t *testing.T, p pairParams) (changes int, broke bool) {
 			switch h.prog.ops[i].wqe.Opcode {
 			case ibv.WRBindMW, ibv.WRLocalInv, ibv.WRRegMR, ibv.WRSendWithInv:
 				changes++
+			default:
 			}
 		}
 		if !broke {

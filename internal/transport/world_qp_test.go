@@ -214,8 +214,9 @@ func (q *worldQP) mayFail(op *worldOp, status ibv.WCStatus) bool {
 		return op.msg != nil && q.peer.spoiled == ibv.WCLocLenErr
 	case ibv.WCRemOpErr:
 		return op.msg != nil && q.peer.spoiled == ibv.WCLocProtErr
+	default:
+		return false
 	}
-	return false
 }
 
 // refuses reports whether it may have met a request that sends it to ERR.

@@ -38,7 +38,7 @@ func start(cmd *exec.Cmd) (*program, error) {
 func (p *program) says(ctx context.Context, text string, needed ...*program) error {
 	for over := (*program)(nil); !strings.Contains(p.out.String(), text); {
 		if over != nil {
-			return fmt.Errorf("no %q: a program ended (%v): %s", text, over.err, over.out.String())
+			return fmt.Errorf("no %q: a program ended (%w): %s", text, over.err, over.out.String())
 		}
 		select {
 		case <-ctx.Done():

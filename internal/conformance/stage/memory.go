@@ -133,7 +133,7 @@ func (s *Stage) Untouched() {
 	s.has("receive buffers", s.bufs.mem, 0, s.bufs.fresh)
 }
 
-// LoseLocal, LoseRemote and LoseBuffers deregister memory: its keys are wrong
+// LoseLocal deregisters memory, as LoseRemote and LoseBuffers do: its keys are wrong
 // from now on.
 func (s *Stage) LoseLocal()   { s.Helper(); s.lose(s.local) }
 func (s *Stage) LoseRemote()  { s.Helper(); s.lose(s.remote) }

@@ -75,7 +75,7 @@ func (p Packet) Position(service wire.Opcode) wire.Position { return p.info(serv
 
 func packet(op wire.Opcode, k int) Packet { return Packet{op: op, psn: k} }
 
-// Request packets. Of FIRST and MIDDLE the payload is MTU bytes; of LAST and ONLY
+// SendFirst and its like are requests. Of FIRST and MIDDLE the payload is MTU bytes; of LAST and ONLY
 // it is Short bytes when the peer sends them, and what the work request has left
 // when they are expected.
 func SendFirst(k int) Packet    { return packet(wire.SendFirst, k) }
@@ -94,7 +94,8 @@ func WriteOnly(k int) Packet    { return packet(wire.WriteOnly, k) }
 func WriteOnlyImm(k int) Packet { return packet(wire.WriteOnlyImm, k) }
 func ReadRequest(k int) Packet  { return packet(wire.ReadRequest, k) }
 
-// READ responses, of what the READ with PSN k among its PSNs asks for.
+// RespFirst and its like are READ responses, of what the READ with PSN k among its
+// PSNs asks for.
 func RespFirst(k int) Packet  { return packet(wire.ReadRespFirst, k) }
 func RespMiddle(k int) Packet { return packet(wire.ReadRespMid, k) }
 func RespLast(k int) Packet   { return packet(wire.ReadRespLast, k) }
@@ -116,7 +117,7 @@ func Nak(k int, syn wire.Syndrome) Packet {
 
 func RNR(k int, code uint8) Packet { return Nak(k, wire.SynRNR(code)) }
 
-// NakSeq, NakInvalid, NakAccess and NakOp are the NAKs 0x60 to 0x63.
+// NakSeq is the NAK 0x60; NakInvalid, NakAccess and NakOp are those up to 0x63.
 func NakSeq(k int) Packet     { return Nak(k, wire.NakPSNSeq) }
 func NakInvalid(k int) Packet { return Nak(k, wire.NakInvalidRequest) }
 func NakAccess(k int) Packet  { return Nak(k, wire.NakRemoteAccess) }

@@ -32,7 +32,6 @@ type Stage struct {
 	posted   []posted // by the program, in the order of their PSNs
 	sends    uint64   // ids given to send work requests
 	recvs    uint64   // ids given to receives
-	recvAt   int      // offset of the next receive's buffer
 
 	in, out wire.Path
 	ends    map[int]bool // PSNs at which requests that were got end

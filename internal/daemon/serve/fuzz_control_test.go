@@ -228,6 +228,7 @@ func (c *conversation) sensible(op proto.Op) any {
 		return &proto.MapSegment{Segment: 1}
 	case proto.OpCMCreate:
 		return &proto.CMCreate{PortSpace: 0x0106, Type: 2}
+	default:
 	}
 	for i := range proto.Messages {
 		if proto.Messages[i].Op == op {

@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// ErrLimit: the client has as many objects, or as much memory, as it may have.
+// ErrLimit says that the client has as many objects, or as much memory, as it may have.
 var ErrLimit = errors.New("limit of this client")
 
 // Limits bound what a client may have at a time. 0 stands for the value of

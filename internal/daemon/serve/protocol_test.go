@@ -2,6 +2,7 @@ package serve
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 	"testing"
 	"time"
@@ -95,7 +96,7 @@ func TestBadRequests(t *testing.T) {
 				t.Fatal(err)
 			}
 			err := w.reply(tt.h.Op, 77, nil)
-			if f, ok := err.(*failure); !ok || f.status != proto.StatusProtocol {
+			if f := (*failure)(nil); !errors.As(err, &f) || f.status != proto.StatusProtocol {
 				t.Errorf("%v, want PROTOCOL", err)
 			}
 			w.must(proto.OpQueryClock, &proto.Empty{}, &proto.Clock{})

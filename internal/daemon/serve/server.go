@@ -44,7 +44,7 @@ type Server struct {
 	closing   bool
 }
 
-// ErrServerClosed: Serve has returned because of Shutdown.
+// ErrServerClosed says that Serve has returned because of Shutdown.
 var ErrServerClosed = errors.New("serve: server closed")
 
 // New makes a server without devices.

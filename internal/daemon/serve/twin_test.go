@@ -55,14 +55,6 @@ func (w *twin) client(t testing.TB, side int) (*verbs.Context, error) {
 	return verbs.Open("")
 }
 
-// empty: nobody has anything at either daemon.
-func (w *twin) empty(t testing.TB) {
-	t.Helper()
-	for _, s := range w.srv {
-		waitFor(t, "the end of the clients", func() bool { return len(s.Snapshot()) == 0 })
-	}
-}
-
 var typesOfPairs = []verbs.QPType{verbs.RC, verbs.UC, verbs.UD, verbs.XRCSend}
 
 // Two programs at two daemons exchange messages of all kinds; memory is compared.
