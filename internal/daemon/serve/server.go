@@ -184,6 +184,13 @@ func (s *Server) forget(n *session) {
 	}
 }
 
+// shared reports whether there is more than one client.
+func (s *Server) shared() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return len(s.sessions)-s.refused > 1
+}
+
 // of are the sessions that have a device open; nil stands for any device or none.
 func (s *Server) of(d *device) []*session {
 	s.mu.Lock()

@@ -35,6 +35,7 @@ type session struct {
 	thrown sync.Once // out: it is said once why
 
 	greeted bool // by Hello; only run's goroutine looks
+	duty    duty // likewise
 	calls   calls
 	pumps   sync.WaitGroup // of events
 	done    chan struct{}  // closed when all has been freed
@@ -81,12 +82,25 @@ func (s *session) run() {
 			}
 			return
 		}
+		begun := time.Now()
 		err = s.handle(buf[:n], fds)
 		fds.Close()
 		if err != nil {
 			s.kill(err)
 			return
 		}
+		now := time.Now()
+		if wait := s.duty.charge(now.Sub(begun), now); wait > 0 && s.srv.shared() {
+			s.rest(wait)
+		}
+	}
+}
+
+// rest leaves the daemon to others for a while, or until the session ends.
+func (s *session) rest(d time.Duration) {
+	select {
+	case <-time.After(d):
+	case <-s.ctx.Done():
 	}
 }
 
