@@ -93,6 +93,20 @@ func TestRateOfClient(t *testing.T) {
 	p, err := verbstest.NewPair(verbs.RC, slowCtx, r.cb, verbstest.Options{Timeout: slow})
 	must(t, err)
 	other := r.pair(verbstest.Options{})
+	const messages, attempts = 100, 5
+	var free int64
+	for range attempts { // the other's goroutine may be kept from running
+		if free = besideBound(t, p, other, messages); free >= messages {
+			return
+		}
+	}
+	t.Errorf("a client without a bound has sent %d messages in the time of %d", free, messages)
+}
+
+// besideBound sends messages through p, whose client may send 2000 a second, and returns
+// how many went through other meanwhile.
+func besideBound(t *testing.T, p, other *verbstest.Pair, messages int) int64 {
+	t.Helper()
 	var n atomic.Int64
 	var wg sync.WaitGroup
 	stop := make(chan struct{})
@@ -110,7 +124,6 @@ func TestRateOfClient(t *testing.T) {
 			}
 		}
 	})
-	const messages = 100
 	begin := time.Now()
 	for range messages {
 		must(t, write(p.A, p.B, 8))
@@ -119,10 +132,8 @@ func TestRateOfClient(t *testing.T) {
 	close(stop)
 	wg.Wait()
 	// The first 20 are the burst of 10 ms.
-	if least := (messages - 21) * time.Second / 2000; took < least {
+	if least := time.Duration(messages-21) * time.Second / 2000; took < least {
 		t.Errorf("%d messages took %v, at 2000 a second at least %v", messages, took, least)
 	}
-	if n.Load() < messages {
-		t.Errorf("a client without a bound has sent %d messages in the time of %d", n.Load(), messages)
-	}
+	return n.Load()
 }
