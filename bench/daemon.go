@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"syscall"
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/datapath"
@@ -58,7 +59,9 @@ type daemon struct {
 	dir   string
 }
 
-func startDaemon(at *netns.End) (d *daemon, err error) {
+// startDaemon starts one at an end; apart, in a session of its own, which is a
+// scheduling group of its own where the kernel groups by session.
+func startDaemon(at *netns.End, apart bool) (d *daemon, err error) {
 	d = &daemon{}
 	if d.dir, err = os.MkdirTemp("", "roce-xdp-bench-"); err != nil {
 		return nil, err
@@ -66,6 +69,7 @@ func startDaemon(at *netns.End) (d *daemon, err error) {
 	d.cmd = exec.Command("/proc/self/exe")
 	d.cmd.Env = append(os.Environ(), daemonEnv+"="+d.dir)
 	d.cmd.Stderr = os.Stderr
+	d.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: apart}
 	stdout, err := d.cmd.StdoutPipe()
 	if err == nil {
 		d.stdin, err = d.cmd.StdinPipe()
@@ -117,7 +121,7 @@ func (m *measures) throughDaemons(ctx context.Context, p *netns.Pair, secs float
 		at  *netns.End
 		dev **verbs.Context
 	}{{p.A, &r.a}, {p.B, &r.b}} {
-		d, err := startDaemon(end.at)
+		d, err := startDaemon(end.at, m.apart)
 		if err != nil {
 			return err
 		}

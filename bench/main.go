@@ -28,13 +28,14 @@ func main() {
 	only := flag.String("only", "", "measure the parts alone whose names match this regular `expression`")
 	rounds := flag.Int("rounds", 5, "interleaved rounds")
 	secs := flag.Float64("seconds", 1, "seconds of each bandwidth measurement")
+	apart := flag.Bool("apart", false, "run daemons in sessions of their own, as services do")
 	out := flag.String("out", "bench/out/results.json", "where to write the results")
 	check := flag.Bool("check", false, "fail when a target is missed")
 	flag.Parse()
 
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	err := run(ctx, *only, *rounds, *secs, *out, *check)
+	err := run(ctx, *only, *apart, *rounds, *secs, *out, *check)
 	if cerr := netns.CloseAll(); err == nil {
 		err = cerr
 	}
@@ -45,11 +46,12 @@ func main() {
 	}
 }
 
-func run(ctx context.Context, only string, rounds int, secs float64, out string, check bool) error {
+func run(ctx context.Context, only string, apart bool, rounds int, secs float64, out string, check bool) error {
 	if rounds < 1 || secs <= 0 {
 		return fmt.Errorf("%d rounds of %v s: both must be positive", rounds, secs)
 	}
 	m := newMeasures()
+	m.apart = apart
 	var err error
 	if m.only, err = regexp.Compile(only); err != nil {
 		return fmt.Errorf("-only: %w", err)

@@ -29,6 +29,7 @@ type measures struct {
 	units  map[string]string
 	order  []string
 	only   *regexp.Regexp // parts to measure
+	apart  bool           // daemons in sessions of their own
 }
 
 func newMeasures() *measures {
