@@ -51,9 +51,9 @@ func TestHostilePrograms(t *testing.T) {
 	}{
 		{"it writes over all memory that it shares", "scribbler", soak(300, 10_000), "", leastShare},
 		{"it says what no program should", "babbler", soak(60, 3000), "", leastShare},
-		{"it floods with work and takes no completions", "flooder", soak(6, 300), "work", fairShare},
-		{"it floods with requests", "flooder", soak(6, 300), "requests", fairShare},
-		{"it reads no events", "flooder", soak(6, 300), "events", fairShare},
+		{"it floods with work and takes no completions", "flooder", soak(6, 300), "work", fairShare()},
+		{"it floods with requests", "flooder", soak(6, 300), "requests", fairShare()},
+		{"it reads no events", "flooder", soak(6, 300), "events", fairShare()},
 		{"it takes memory away to which messages go", "vanisher", soak(30, 1000), "", leastShare},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
