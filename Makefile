@@ -49,7 +49,7 @@ test: deps check-format check-generated ## everything: vet, unit tests, race det
 	@$(MAKE) --no-print-directory test-unit test-race test-interop
 
 # A missing capability fails instead of skipping: root is demanded, not hoped for.
-test-unit test-race: export ROCE_XDP_REQUIRE = netns,xdp,tshark,clang,systemd
+test-unit test-race: export ROCE_XDP_REQUIRE = root,netns,xdp,tshark,clang,systemd
 
 # `go test` with the same output; of everything, it also holds that each rule of
 # docs/rules.md has a test that passed, and that docs/conformance.md says which.

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/roce-xdp/roce-xdp/test/netns"
 )
 
 // bpfDir is the package that the command builds for.
@@ -29,10 +31,7 @@ func TestConstantsAreUpToDate(t *testing.T) {
 // TestObjectsAreUpToDate builds everything and compares.
 func TestObjectsAreUpToDate(t *testing.T) {
 	if _, err := findTools(os.Getenv(clangEnv)); err != nil {
-		if strings.Contains(os.Getenv("ROCE_XDP_REQUIRE"), "clang") {
-			t.Fatalf("ROCE_XDP_REQUIRE wants the objects to be rebuilt: %v", err)
-		}
-		t.Skipf("needs the pinned clang: %v", err)
+		netns.Missing(t, "clang", "the objects are rebuilt by the pinned version: "+err.Error())
 	}
 	if err := run([]string{"-check", "-C", bpfDir}); err != nil {
 		t.Error(err)

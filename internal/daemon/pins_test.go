@@ -6,13 +6,13 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/roce-xdp/roce-xdp/test/netns"
 )
 
 // The directory of pins goes to the daemon's user, who has to be able to get there.
 func TestPreparePins(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: files are given away")
-	}
+	netns.RequireRoot(t, "files are given away (CAP_CHOWN)")
 	root, err := os.MkdirTemp("/tmp", "daemon-pins-")
 	if err != nil {
 		t.Fatal(err)

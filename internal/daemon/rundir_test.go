@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/roce-xdp/roce-xdp/internal/daemon/control"
+	"github.com/roce-xdp/roce-xdp/test/netns"
 )
 
 func TestRunDirIsOneDaemons(t *testing.T) {
@@ -105,9 +106,7 @@ func TestListenHasItsPermissionsFromTheStart(t *testing.T) {
 
 // The directory goes to the daemon's user, unless it holds other things.
 func TestPrepareDir(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: files are given away")
-	}
+	netns.RequireRoot(t, "files are given away (CAP_CHOWN)")
 	owner := func(path string) int {
 		info, err := os.Stat(path)
 		if err != nil {

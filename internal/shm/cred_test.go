@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"syscall"
 	"testing"
+
+	"github.com/roce-xdp/roce-xdp/test/netns"
 )
 
 // dialEnv makes the test binary a client of that socket.
@@ -25,9 +27,7 @@ func dialAndWait(path string) {
 }
 
 func TestCredOf(t *testing.T) {
-	if os.Geteuid() != 0 {
-		t.Skip("needs root: clients of other users are started")
-	}
+	netns.RequireRoot(t, "clients of other users are started (CAP_SETUID)")
 	// Other users cannot enter the test's own directory.
 	dir, err := os.MkdirTemp("/tmp", "shm-")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // RequireEnv names the environment variable that lists, separated by commas, the
-// capabilities whose absence fails a test instead of skipping it: netns, xdp,
-// tshark, systemd.
+// capabilities whose absence fails a test instead of skipping it: root, netns, xdp,
+// tshark, clang, systemd.
 const RequireEnv = "ROCE_XDP_REQUIRE"
 
 // TB is what the helpers need of *testing.T, *testing.B and *testing.F.
@@ -33,6 +33,14 @@ func Missing(t TB, capability, reason string) {
 		t.Fatalf("%s demands %s: %s", RequireEnv, capability, reason)
 	}
 	t.Skipf("needs %s: %s", capability, reason)
+}
+
+// RequireRoot skips or fails the test unless it runs as root; why says what for.
+func RequireRoot(t TB, why string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		Missing(t, "root", why)
+	}
 }
 
 // Require skips or fails the test unless namespaces can be made.

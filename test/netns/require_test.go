@@ -2,6 +2,7 @@ package netns_test
 
 import (
 	"fmt"
+	"os"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -40,5 +41,20 @@ func TestMissing(t *testing.T) {
 				t.Error(d)
 			}
 		})
+	}
+}
+
+// TestRequireRoot: as root nothing happens; without, it is a missing capability.
+func TestRequireRoot(t *testing.T) {
+	var got recorder
+	netns.RequireRoot(&got, "files are given away")
+	if os.Geteuid() == 0 {
+		if got != (recorder{}) {
+			t.Errorf("as root: %+v", got)
+		}
+		return
+	}
+	if got == (recorder{}) {
+		t.Error("without root nothing is said")
 	}
 }

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/roce-xdp/roce-xdp/test/netns"
 )
 
 // settleEnv makes the test binary settle as the JSON of a Spec says, and report.
@@ -97,7 +99,7 @@ func needRoot(t *testing.T) {
 		t.Fatal(err)
 	}
 	if st.UID != 0 || st.Effective&(setPCap|setUID|Kept) != setPCap|setUID|Kept {
-		t.Skipf("needs root with all capabilities, this is %+v", st)
+		netns.Missing(t, "root", fmt.Sprintf("privileges are given up, which takes CAP_SETPCAP, CAP_SETUID and those that stay; this is %+v", st))
 	}
 }
 
