@@ -160,3 +160,31 @@ func TestReqBudgetOneWay(t *testing.T) {
 		r.flying(0)
 	})
 }
+
+// A queue pair that shares its room with others than the worker's all looks at what
+// these have in flight when it has timed out, and at nothing else.
+func TestReqTimeoutInAFlightOfItsOwn(t *testing.T) {
+	for _, tt := range []struct {
+		name      string
+		own, all  Flight
+		repeating int
+	}{
+		{"its own is full", Flight{Budget: 2}, Flight{}, 1},
+		{"that of all is full", Flight{Budget: 100}, Flight{Budget: 2, packets: 2}, 4},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			reqEach(t, nil, func(r *reqRig) {
+				own := tt.own
+				r.qp.flight, r.env.Flight = &own, tt.all
+				for range 4 {
+					r.send(1)
+				}
+				r.poll()
+				r.pass(ackTimeoutUnit << 20)
+				if n := len(r.poll()); n != tt.repeating {
+					t.Errorf("%d packets are repeated, want %d", n, tt.repeating)
+				}
+			})
+		})
+	}
+}

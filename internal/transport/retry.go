@@ -79,7 +79,7 @@ func (q *QP) reqExpire(now mono.Time) {
 		// with losses that come at regular intervals.
 		r.restarted = true
 		r.probing = probeWindow >> r.timeouts
-		if 2*q.env.InFlight() > q.env.Budget && q.env.Budget != 0 {
+		if f := q.flight; 2*f.InFlight() > f.Budget && f.Budget != 0 {
 			r.probing = 1 // all that others repeat at the same time must find room too
 		}
 		r.timeouts = min(r.timeouts+1, maxBackoff)
