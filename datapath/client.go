@@ -146,7 +146,7 @@ func (c *Client) leave() {
 
 func newClient(d *Device, cfg *ClientConfig) *Client {
 	c := &Client{dev: d, cfg: *cfg, limits: cfg.Limits, events: newEvents(), done: make(chan struct{})}
-	c.privileged = func() bool { return cfg.Privileged }
+	c.privileged = func() bool { return c.cfg.Privileged }
 	for _, l := range []struct {
 		limit *int
 		most  int

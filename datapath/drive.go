@@ -7,6 +7,7 @@ import (
 
 	"github.com/roce-xdp/roce-xdp/internal/mono"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
+	"github.com/roce-xdp/roce-xdp/internal/shm"
 )
 
 // Who drives a worker, and how no wake-up is lost.
@@ -357,7 +358,7 @@ func (w *worker) giveWay(did bool) {
 		return
 	}
 	if !did {
-		kernelYield()
+		shm.Yield()
 	}
 	// Gosched may wake a thread to look for other goroutines, which takes a CPU from
 	// those whom this is for.

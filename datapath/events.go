@@ -44,11 +44,13 @@ func (v *events) drain() {
 
 // lostCount is how many events found no room in a queue.
 func (v *events) lostCount() uint64 {
-	var n uint64
-	v.each(func(q *eventQueue) { n += q.lostCount() })
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return n + v.lost
+	n := v.lost + v.main.lostCount()
+	for _, s := range v.others {
+		n += s.queue.lostCount()
+	}
+	return n
 }
 
 func (v *events) add(s *subscription) {

@@ -2,12 +2,10 @@ package datapath
 
 import (
 	"fmt"
-	"os"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
+	"github.com/roce-xdp/roce-xdp/internal/shm"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
@@ -77,11 +75,11 @@ func (c *Client) AdviseMemory(pd uint32, advice ibv.Advice, sges []verbs.SGE) er
 	if err := c.ownsPD(pd); err != nil {
 		return err
 	}
-	how, need := unix.MADV_POPULATE_READ, ibv.Access(0)
+	need := ibv.Access(0)
 	switch advice {
 	case ibv.AdvisePrefetch, ibv.AdvisePrefetchNoFault:
 	case ibv.AdvisePrefetchWrite:
-		how, need = unix.MADV_POPULATE_WRITE, ibv.AccessLocalWrite
+		need = ibv.AccessLocalWrite
 	default:
 		return fmt.Errorf("%w: advice %d: 0 to 2 are known", ErrInvalid, advice)
 	}
@@ -93,7 +91,7 @@ func (c *Client) AdviseMemory(pd uint32, advice ibv.Advice, sges []verbs.SGE) er
 		if advice == ibv.AdvisePrefetchNoFault || e.Length == 0 {
 			continue
 		}
-		if err := prefetch(r, e.Addr, uint64(e.Length), how); err != nil {
+		if err := prefetch(r, e.Addr, uint64(e.Length), advice == ibv.AdvisePrefetchWrite); err != nil {
 			return fmt.Errorf("entry %d, %d bytes at %#x: not all pages are there: %w", i, e.Length, e.Addr, err)
 		}
 	}
@@ -103,24 +101,12 @@ func (c *Client) AdviseMemory(pd uint32, advice ibv.Advice, sges []verbs.SGE) er
 // prefetch brings the pages of n bytes at va of a region into memory. An implicit
 // region of this process has them at their own addresses; memory that is only reached
 // through its own process is none of ours to bring anywhere.
-func prefetch(r *memory.Region, va, n uint64, how int) error {
+func prefetch(r *memory.Region, va, n uint64, write bool) error {
 	if b := r.Backing(va, int(n)); b != nil {
-		return populate(memory.AddressOf(b), n, how)
+		return shm.Prefetch(memory.AddressOf(b), n, write)
 	}
 	if _, ok := r.Through().(selfMemory); ok {
-		return populate(va, n, how)
-	}
-	return nil
-}
-
-// populate brings the pages of n bytes at addr into memory.
-func populate(addr, n uint64, how int) error {
-	page := uint64(os.Getpagesize())
-	start := addr &^ (page - 1)
-	end := (addr + n + page - 1) &^ (page - 1)
-	_, _, errno := unix.Syscall(unix.SYS_MADVISE, uintptr(start), uintptr(end-start), uintptr(how))
-	if errno != 0 {
-		return errno
+		return shm.Prefetch(va, n, write)
 	}
 	return nil
 }

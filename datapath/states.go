@@ -49,7 +49,7 @@ func (p *posture) move(s *queue.States, release func() error) error {
 	defer p.mu.Unlock()
 	for i := range s.Workers() {
 		state := uint32(queue.WorkerAwake)
-		if p.words != nil && p.words.Asleep(i) {
+		if p.words.Asleep(i) {
 			state = queue.WorkerAsleep
 		}
 		s.Set(i, state)

@@ -4,7 +4,7 @@ import (
 	"runtime"
 	"runtime/debug"
 
-	"golang.org/x/sys/unix"
+	"github.com/roce-xdp/roce-xdp/internal/shm"
 )
 
 const (
@@ -29,14 +29,9 @@ func yieldPolicy() (every uint32, kernel bool) {
 // yield lets other goroutines run, and other processes where that is called for.
 func (d *Device) yield() {
 	if d.osYield {
-		kernelYield()
+		shm.Yield()
 	}
 	runtime.Gosched()
-}
-
-// kernelYield lets other threads have the CPU, of this process and of others.
-func kernelYield() {
-	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // it cannot fail
 }
 
 // version is that of the module, for device attributes.

@@ -36,7 +36,7 @@ var allowed = map[string][]string{
 	"verbs":              {"internal/queue", "internal/ibv", "internal/shm", "internal/proto", "internal/session"},
 	"cm/resolve":         {"verbs", "internal/wire"},
 	"datapath": {
-		"bpf", "datapath/xsk", "verbs", "cm/resolve", "internal/transport", "internal/queue",
+		"bpf", "datapath/xsk", "verbs", "cm/resolve", "internal/shm", "internal/transport", "internal/queue",
 		"internal/memory", "internal/wire", "internal/psn", "internal/mono", "internal/ibv",
 	},
 	"internal/daemon/serve": {

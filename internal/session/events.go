@@ -1,13 +1,10 @@
 package session
 
 import (
-	"context"
 	"fmt"
 
 	"github.com/roce-xdp/roce-xdp/internal/proto"
 )
-
-var noCancel = context.Background()
 
 // NextEvent waits for the next asynchronous event of the open device. It is for one
 // goroutine. Events that came before the end of the session come before its error,

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"sync"
@@ -58,7 +59,7 @@ func (s *Session) segment(number uint32, buffer bool) (*Mapping, error) {
 	m := g.mapped[number]
 	if m == nil {
 		var rep proto.MapSegmentReply
-		fds, err := s.Call(noCancel, proto.OpMapSegment, &proto.MapSegment{Segment: number}, &rep)
+		fds, err := s.Call(context.Background(), proto.OpMapSegment, &proto.MapSegment{Segment: number}, &rep)
 		if err != nil {
 			return nil, err
 		}

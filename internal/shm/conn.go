@@ -93,11 +93,19 @@ func Pair() (ours *Conn, theirs *os.File, err error) {
 	return ours, theirs, nil
 }
 
+// checkPacket refuses what no packet can be.
+func checkPacket(b []byte, fds []int) error {
+	if len(b) == 0 || len(b) > proto.MaxMessage || len(fds) > proto.MaxFDs {
+		return fmt.Errorf("%w: %d bytes and %d descriptors", ErrPacket, len(b), len(fds))
+	}
+	return nil
+}
+
 // Send sends a packet with descriptors, which stay the caller's. It waits for room
 // until the write deadline.
 func (c *Conn) Send(b []byte, fds ...int) error {
-	if len(b) == 0 || len(b) > proto.MaxMessage || len(fds) > proto.MaxFDs {
-		return fmt.Errorf("%w: %d bytes and %d descriptors", ErrPacket, len(b), len(fds))
+	if err := checkPacket(b, fds); err != nil {
+		return err
 	}
 	n, _, err := c.c.WriteMsgUnix(b, rights(fds), nil)
 	if err == nil && n != len(b) {
@@ -108,8 +116,8 @@ func (c *Conn) Send(b []byte, fds ...int) error {
 
 // TrySend is Send without waiting: it is ErrFull when there is no room now.
 func (c *Conn) TrySend(b []byte, fds ...int) error {
-	if len(b) == 0 || len(b) > proto.MaxMessage || len(fds) > proto.MaxFDs {
-		return fmt.Errorf("%w: %d bytes and %d descriptors", ErrPacket, len(b), len(fds))
+	if err := checkPacket(b, fds); err != nil {
+		return err
 	}
 	oob, serr := rights(fds), error(nil)
 	err := c.rc.Control(func(fd uintptr) {
@@ -188,13 +196,10 @@ func (c *Conn) closed(err error) error {
 	return err
 }
 
-// SetDeadline ends waiting calls and later ones at t; see net.Conn.
-func (c *Conn) SetDeadline(t time.Time) error { return c.c.SetDeadline(t) }
-
-// SetReadDeadline is SetDeadline for Recv.
+// SetReadDeadline ends waiting calls of Recv and later ones at t; see net.Conn.
 func (c *Conn) SetReadDeadline(t time.Time) error { return c.c.SetReadDeadline(t) }
 
-// SetWriteDeadline is SetDeadline for Send.
+// SetWriteDeadline does the same for Send.
 func (c *Conn) SetWriteDeadline(t time.Time) error { return c.c.SetWriteDeadline(t) }
 
 // Close ends the connection, and calls that wait.

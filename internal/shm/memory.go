@@ -44,7 +44,7 @@ func Create(name string, size int, o Options) (*Memory, error) {
 	if size <= 0 || size > 1<<46 || o.Huge && size%HugePage != 0 {
 		return nil, fmt.Errorf("%w: %d bytes", ErrInvalid, size)
 	}
-	size = (size + page - 1) / page * page
+	size = roundUp(size, page)
 	fd, err := memfd(name, o.Huge)
 	if err != nil {
 		return nil, fmt.Errorf("memfd: %w", err)

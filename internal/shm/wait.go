@@ -90,9 +90,5 @@ func (w *Waiter) read() error {
 	return nil
 }
 
-// SyscallConn gives access to the descriptor: it is readable when Wait would not
-// wait.
-func (w *Waiter) SyscallConn() syscall.RawConn { return w.rc }
-
 // Close ends waiting.
 func (w *Waiter) Close() error { return w.f.Close() }

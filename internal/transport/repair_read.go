@@ -65,7 +65,7 @@ func (q *QP) reqPartRefused() bool {
 func (q *QP) releaseEnds() {
 	r := &q.req
 	broken := noPSN // the READ request in which one is missing
-	for i := range r.kept.slots {
+	for i := 0; i < len(r.kept.slots) && r.kept.count > 0; i++ {
 		p := r.una.Add(i)
 		w := r.find(p)
 		if w == nil || w.kind != kindRead {
