@@ -24,7 +24,7 @@ func TestNetnsInterfaceComesBack(t *testing.T) {
 		}
 	}
 	change(netlink.LinkAdd)
-	d := startDaemon(t, pair.A.NS, filepath.Join(shortTempDir(t), "run"), "--user nobody eth0 more0")
+	d := startDaemon(t, pair.A.NS, filepath.Join(netns.ShortTempDir(t), "run"), "--user nobody eth0 more0")
 	t.Setenv("ROCE_XDP_RUNTIME_DIR", d.dir)
 	dev, err := verbs.Open("more0")
 	if err != nil {

@@ -38,7 +38,7 @@ func wantRow(t *testing.T, what string, rows []map[string]any, want map[string]a
 // What a client makes is shown under rdma(8)'s names, and goes with it.
 func TestNetnsResources(t *testing.T) {
 	pair := netns.PairForTest(t, netns.PairOptions{MTU: 1500})
-	d := startDaemon(t, pair.A.NS, filepath.Join(shortTempDir(t), "run"), "--user nobody eth0")
+	d := startDaemon(t, pair.A.NS, filepath.Join(netns.ShortTempDir(t), "run"), "--user nobody eth0")
 	t.Setenv("ROCE_XDP_RUNTIME_DIR", d.dir)
 	dev, err := verbs.Open("eth0")
 	if err != nil {
@@ -103,7 +103,7 @@ func TestNetnsResources(t *testing.T) {
 // Policy and limits of the file, and of one that replaces it.
 func TestNetnsPolicy(t *testing.T) {
 	pair := netns.PairForTest(t, netns.PairOptions{MTU: 1500})
-	dir := shortTempDir(t)
+	dir := netns.ShortTempDir(t)
 	file := filepath.Join(dir, "roce-xdp.toml")
 	write := func(text string) {
 		t.Helper()

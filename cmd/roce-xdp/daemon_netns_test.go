@@ -28,21 +28,6 @@ type runningDaemon struct {
 	log *netns.Await
 }
 
-// shortTempDir is a directory whose name leaves room for that of a socket, and that every
-// user may enter.
-func shortTempDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "roce-xdp-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	return dir
-}
-
 // startDaemon starts one in a namespace and waits until it is ready.
 func startDaemon(t *testing.T, ns *netns.NS, dir, line string) *runningDaemon {
 	t.Helper()
@@ -119,7 +104,7 @@ func xdpAttached(t *testing.T, ns *netns.NS, ifname string) bool {
 
 func TestNetnsRun(t *testing.T) {
 	pair := netns.PairForTest(t, netns.PairOptions{MTU: 9000})
-	d := startDaemon(t, pair.A.NS, filepath.Join(shortTempDir(t), "run"), "--user nobody eth0")
+	d := startDaemon(t, pair.A.NS, filepath.Join(netns.ShortTempDir(t), "run"), "--user nobody eth0")
 	wantMatch(t, "readiness", d.out.String(), `^roce-xdp: ready: eth0; sockets in `+d.dir+`$`)
 	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
 	if err != nil {
@@ -192,7 +177,7 @@ func TestNetnsReload(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := shortTempDir(t)
+	dir := netns.ShortTempDir(t)
 	file := filepath.Join(dir, "roce-xdp.toml")
 	write := func(text string) {
 		t.Helper()

@@ -72,7 +72,7 @@ func TestNetnsIdleCost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := startDaemon(t, pair.A.NS, filepath.Join(shortTempDir(t), "run"), "--queues 1 eth0 more0 more1")
+	d := startDaemon(t, pair.A.NS, filepath.Join(netns.ShortTempDir(t), "run"), "--queues 1 eth0 more0 more1")
 	t.Setenv("ROCE_XDP_RUNTIME_DIR", d.dir)
 	for i := range 10 {
 		dev, err := verbs.Open([]string{"eth0", "more0", "more1"}[i%3])

@@ -116,7 +116,7 @@ func (k *kernel) reaches(t *testing.T, within time.Duration) bool {
 // one that does not pin cleans up.
 func TestNetnsPins(t *testing.T) {
 	pair := netns.PairForTest(t, netns.PairOptions{MTU: 1500, StaticNeighbors: true})
-	dir := shortTempDir(t)
+	dir := netns.ShortTempDir(t)
 	pins := filepath.Join(mountBPFFS(t, filepath.Join(dir, "bpf")), "pins")
 	pinned := filepath.Join(pins, "eth0", "link")
 	file := filepath.Join(dir, "toml")
@@ -229,7 +229,7 @@ func watchTakeover(t *testing.T, k *kernel, at *netns.End) (end func()) {
 // Where there is no BPF file system, as behind "ip netns exec", the error says so.
 func TestNetnsPinsNeedBPFFS(t *testing.T) {
 	pair := netns.PairForTest(t, netns.PairOptions{MTU: 1500})
-	dir := shortTempDir(t)
+	dir := netns.ShortTempDir(t)
 	cmd := program(t.Context(), pair.A.NS, "run --pin --runtime-dir "+filepath.Join(dir, "run")+" --pin-dir "+filepath.Join(dir, "pins")+" eth0")
 	out, err := cmd.CombinedOutput()
 	if err == nil {

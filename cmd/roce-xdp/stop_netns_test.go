@@ -20,7 +20,7 @@ import (
 func connected(t *testing.T) (a, b *runningDaemon, client, server *cm.Conn) {
 	t.Helper()
 	pair := netns.PairForTest(t, netns.PairOptions{MTU: 1500})
-	dir := shortTempDir(t)
+	dir := netns.ShortTempDir(t)
 	a = startDaemon(t, pair.A.NS, filepath.Join(dir, "a"), "--user nobody eth0")
 	b = startDaemon(t, pair.B.NS, filepath.Join(dir, "b"), "--user nobody eth0")
 	open := func(d *runningDaemon) *verbs.Context {

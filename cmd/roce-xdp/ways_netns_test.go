@@ -67,7 +67,7 @@ func TestNetnsNeitherWay(t *testing.T) {
 	pair := netns.PairForTest(t, netns.PairOptions{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	dir := shortTempDir(t)
+	dir := netns.ShortTempDir(t)
 	binary := copyOfProgram(t, dir)
 	for _, tt := range []struct {
 		name, flags string
@@ -94,7 +94,7 @@ func TestNetnsNeitherWay(t *testing.T) {
 // themselves.
 func TestNetnsThroughDaemons(t *testing.T) {
 	pair := netns.PairForTest(t, netns.PairOptions{MTU: 9000})
-	dir := shortTempDir(t)
+	dir := netns.ShortTempDir(t)
 	binary := copyOfProgram(t, dir)
 	a := startDaemon(t, pair.A.NS, filepath.Join(dir, "a"), "--user nobody eth0")
 	b := startDaemon(t, pair.B.NS, filepath.Join(dir, "b"), "--user nobody eth0")

@@ -108,8 +108,7 @@ func (c *child) stop(t *testing.T) {
 			t.Fatalf("the %s ended with %v: %s", c.role, c.err, c.said())
 		}
 	case <-time.After(patience):
-		_ = c.cmd.Process.Signal(syscall.SIGQUIT)
-		<-c.ended
+		c.dump()
 		t.Fatalf("the %s did not end: %s", c.role, c.said())
 	}
 }
@@ -140,8 +139,7 @@ func (c *child) ask(t *testing.T, question string) string {
 	case <-c.ended:
 		t.Fatalf("the %s ended with %v when it was asked for %s: %s", c.role, c.err, question, c.said())
 	case <-time.After(patience):
-		_ = c.cmd.Process.Signal(syscall.SIGQUIT)
-		<-c.ended
+		c.dump()
 		t.Fatalf("the %s does not answer %s: %s", c.role, question, c.said())
 	}
 	return ""
@@ -161,8 +159,7 @@ func (c *child) wait(t *testing.T, prefix string) string {
 		case <-c.ended:
 			t.Fatalf("the %s ended with %v, waiting for %q: %s", c.role, c.err, prefix, c.said())
 		case <-timeout:
-			_ = c.cmd.Process.Signal(syscall.SIGQUIT)
-			<-c.ended
+			c.dump()
 			t.Fatalf("the %s does not say %q: %s", c.role, prefix, c.said())
 		}
 	}
@@ -206,4 +203,10 @@ func (w *tail) String() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return fmt.Sprintf("%s%s", w.head, w.end)
+}
+
+// dump ends a program that hangs, which shows where.
+func (c *child) dump() {
+	_ = c.cmd.Process.Signal(syscall.SIGQUIT)
+	<-c.ended
 }

@@ -76,16 +76,7 @@ type server struct {
 // newServer starts a daemon in a host's namespace.
 func newServer(t *testing.T, name string, host *netns.End) *server {
 	t.Helper()
-	// The name of a socket is short, and the directory is to be entered by every user.
-	dir, err := os.MkdirTemp("/tmp", "roce-xdp-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := os.Chmod(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	s := &server{name: name, ns: host.NS, dir: filepath.Join(dir, "run")}
+	s := &server{name: name, ns: host.NS, dir: filepath.Join(netns.ShortTempDir(t), "run")}
 	s.begin(t)
 	return s
 }

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) {
 }
 
 // soak is value n for `make soak`, else the short one.
-func soak(short, long int) int {
+func soak[T any](short, long T) T {
 	if os.Getenv("ROCE_XDP_SOAK") == "1" {
 		return long
 	}

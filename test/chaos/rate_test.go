@@ -2,9 +2,7 @@ package chaos_test
 
 import (
 	"fmt"
-	"os"
 	"strconv"
-	"syscall"
 	"testing"
 	"time"
 )
@@ -25,12 +23,7 @@ const (
 
 // fairShare is what has to be left beside one that floods: leastShare in the long
 // tests, which have the machine to themselves.
-func fairShare() float64 {
-	if os.Getenv("ROCE_XDP_SOAK") == "1" {
-		return leastShare
-	}
-	return busyShare
-}
+func fairShare() float64 { return soak(busyShare, leastShare) }
 
 // beside has a hostile program change its mood until it has done so many rounds, and
 // checks that the rate of the honest one does not drop below a share of what it is
@@ -53,8 +46,7 @@ func beside(t *testing.T, honest, hostile *child, rounds int, share float64) {
 		if n := number(t, hostile.ask(t, "rounds")); n > done {
 			done, progress = n, time.Now()
 		} else if time.Since(progress) > 2*patience {
-			_ = hostile.cmd.Process.Signal(syscall.SIGQUIT)
-			<-hostile.ended
+			hostile.dump()
 			t.Fatalf("the hostile program hangs after %d rounds: %s", done, hostile.said())
 		}
 	}

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"strconv"
 	"sync/atomic"
 	"testing"
 
@@ -156,11 +155,7 @@ func beSteady(ctx context.Context, a *answers) error {
 // steps is how far a steady program is.
 func (c *child) steps(t *testing.T) int {
 	t.Helper()
-	n, err := strconv.Atoi(c.ask(t, "steps"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return n
+	return number(t, c.ask(t, "steps"))
 }
 
 // goesOn fails the test unless the traffic of a steady program does.

@@ -86,23 +86,13 @@ func (d *hostDaemon) stop(t *testing.T) {
 	}
 }
 
-// shortDir is a directory that every user may enter, with room for the name of a socket.
-func shortDir(t *testing.T) string {
-	t.Helper()
-	dir, err := os.MkdirTemp("/tmp", "roce-xdp-")
-	must(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	must(t, os.Chmod(dir, 0o755))
-	return dir
-}
-
 // TestDaemons has two daemons, one on each of two hosts, and eight programs of a user
 // without privileges at each of them, all at the same time: every operation of every
 // transport service moves what it should, to where it should, and connections by the
 // connection manager do.
 func TestDaemons(t *testing.T) {
 	hosts := netns.PairForTest(t, netns.PairOptions{MTU: 9000})
-	dir := shortDir(t)
+	dir := netns.ShortTempDir(t)
 	a, b := daemonAt(t, hosts.A, filepath.Join(dir, "a")), daemonAt(t, hosts.B, filepath.Join(dir, "b"))
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()
@@ -161,7 +151,7 @@ func childWithDaemons(name string) bool {
 // those left out here look for the addresses of devices in memory.
 func TestVerbsThroughDaemons(t *testing.T) {
 	hosts := netns.PairForTest(t, netns.PairOptions{MTU: 9000})
-	dir := shortDir(t)
+	dir := netns.ShortTempDir(t)
 	binary := filepath.Join(dir, "verbs.test")
 	ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
 	defer cancel()

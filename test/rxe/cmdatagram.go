@@ -10,10 +10,7 @@ import (
 )
 
 // datagramLen is the message of a datagram row; a receive has the GRH before it.
-const (
-	datagramLen = 999
-	grhLen      = 40
-)
+const datagramLen = 999
 
 // ids is our side of a row of datagrams: rdma_cm's objects.
 type ids struct {
@@ -118,7 +115,7 @@ func (s *ids) sendThere(asking, answer []byte) error {
 		err = g.call("prepare", nil, 0, nil)
 	}
 	if err == nil {
-		err = g.recv(1, target, grhLen+datagramLen)
+		err = g.recv(1, target, verbs.GRHLen+datagramLen)
 	}
 	if err == nil {
 		err = g.accept(offer{private: answer})
@@ -165,7 +162,7 @@ func (s *ids) sendHere(asked, answer []byte) error {
 		err = s.queuePair(ev.ID)
 	}
 	if err == nil {
-		err = s.own.recv(1, target, grhLen+datagramLen)
+		err = s.own.recv(1, target, verbs.GRHLen+datagramLen)
 	}
 	if err == nil {
 		err = ev.ID.Accept(&cm.ConnParam{PrivateData: answer})
@@ -205,11 +202,11 @@ func (s *ids) arrives(from, to side) error {
 		if len(got) != 1 || got[0].Status != verbs.WCSuccess || got[0].Opcode != x.opcode {
 			return fmt.Errorf("%s: %+v, want a %v", x.s.name(), got, x.opcode)
 		}
-		if x.opcode == verbs.WCRecv && got[0].Len != grhLen+datagramLen {
-			return fmt.Errorf("%s: received %d bytes with the GRH, want %d", x.s.name(), got[0].Len, grhLen+datagramLen)
+		if x.opcode == verbs.WCRecv && got[0].Len != verbs.GRHLen+datagramLen {
+			return fmt.Errorf("%s: received %d bytes with the GRH, want %d", x.s.name(), got[0].Len, verbs.GRHLen+datagramLen)
 		}
 	}
-	sum, err := to.sum(target+grhLen, datagramLen)
+	sum, err := to.sum(target+verbs.GRHLen, datagramLen)
 	if err == nil && sum != digest(data("datagram", datagramLen)) {
 		err = fmt.Errorf("%s: another message has arrived", to.name())
 	}

@@ -60,9 +60,6 @@ type contract struct {
 // connect makes a connection in the row's direction, and demands at both ends the
 // private data of the other.
 func (m *meeting) connect(c *contract) (*cm.Conn, error) {
-	if c.cfg == nil {
-		c.cfg = &cm.Config{}
-	}
 	if m.dial {
 		return m.connectOut(c)
 	}

@@ -35,6 +35,23 @@ func noListener(m *meeting) error {
 	return ev.refused(cm.RejectNoListener, nil)
 }
 
+// asked has the guest ask for a connection; the caller closes the listener.
+func (m *meeting) asked() (*cm.Listener, *cm.Request, error) {
+	l, err := cm.Listen(m.dev, m.own(), nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	var r *cm.Request
+	if err = m.guest.request(m.family, m.port, portSpaceTCP, offer{}); err == nil {
+		r, err = l.Request(m.ctx)
+	}
+	if err != nil {
+		l.Close()
+		return nil, nil, err
+	}
+	return l, r, nil
+}
+
 // rejectedWith demands a refusal.
 func rejectedWith(err error, why cm.RejectReason, private []byte) error {
 	var r *cm.RejectedError
@@ -68,18 +85,11 @@ func reject(m *meeting) error {
 		}
 		return rejectedWith((<-attempt).err, cm.RejectByApplication, why)
 	}
-	l, err := cm.Listen(m.dev, m.own(), nil)
+	l, r, err := m.asked()
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	if err := m.guest.request(m.family, m.port, portSpaceTCP, offer{}); err != nil {
-		return err
-	}
-	r, err := l.Request(m.ctx)
-	if err != nil {
-		return err
-	}
 	if err := r.Reject(why); err != nil {
 		return err
 	}
@@ -112,18 +122,11 @@ func withdraw(m *meeting) error {
 		}
 		return nil
 	}
-	l, err := cm.Listen(m.dev, m.own(), nil)
+	l, r, err := m.asked()
 	if err != nil {
 		return err
 	}
 	defer l.Close()
-	if err := m.guest.request(m.family, m.port, portSpaceTCP, offer{}); err != nil {
-		return err
-	}
-	r, err := l.Request(m.ctx)
-	if err != nil {
-		return err
-	}
 	if err := m.guest.call("destroy", nil, 0, nil); err != nil {
 		return err
 	}

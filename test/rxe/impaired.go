@@ -28,7 +28,7 @@ type badLink struct{ link *impair.Link }
 // impaired has our frames and, if both is set, the guest's lost while f runs.
 func (l *badLink) impaired(r *rig, both bool, f func()) (err error) {
 	if l.link == nil {
-		hosts := &netns.Pair{Bridge: r.ns, Taps: [2]string{bridgeEnd, r.vm}}
+		hosts := &netns.Pair{Bridge: r.ns, Taps: [2]string{bridgeEnd, r.vms[0]}}
 		if l.link, err = impair.New(hosts, impairedSeed); err != nil {
 			return err
 		}

@@ -44,7 +44,7 @@ func interop(ctx context.Context, o *options, out io.Writer) (failed int, err er
 		return 0, err
 	}
 	for _, file := range []string{"ops.py", "cm.py", "rdmacm.py"} {
-		if err := r.share(ctx, r.vm, filepath.Join(o.scripts, file)); err != nil {
+		if err := r.share(ctx, r.vms[0], filepath.Join(o.scripts, file)); err != nil {
 			return 0, err
 		}
 	}

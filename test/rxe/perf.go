@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
-	"os/exec"
 	"strconv"
 	"strings"
 	"time"
@@ -133,29 +131,13 @@ func (r *rig) measure(ctx context.Context, note io.Writer, b *bout, line string)
 func (r *rig) duel(ctx context.Context, line string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, perfTime)
 	defer cancel()
-	ends := [2]*exec.Cmd{
-		r.guestAt(ctx, r.vms[0], perfTime, line),
-		r.guestAt(ctx, r.vms[1], perfTime, line+" "+families[0].guest.String()),
+	e := ends{
+		server: r.guestAt(ctx, r.vms[0], perfTime, line),
+		client: r.guestAt(ctx, r.vms[1], perfTime, line+" "+families[0].guest.String()),
 	}
-	var outs [2]bytes.Buffer
-	for i, cmd := range ends {
-		cmd.Stdout, cmd.Stderr = &outs[i], &outs[i]
-	}
-	if err := ends[0].Start(); err != nil {
-		return "", err
-	}
-	err := r.listening(ctx, false)
-	if err == nil {
-		err = ends[1].Run()
-	}
+	out, err := e.run(cancel, func(*program) error { return r.listening(ctx, false) })
 	if err != nil {
-		cancel() // nobody will come to the server
+		return "", out.explain(err)
 	}
-	if e := ends[0].Wait(); err == nil {
-		err = e
-	}
-	if err != nil {
-		return "", fmt.Errorf("%w\nserver: %s\nclient: %s", err, &outs[0], &outs[1])
-	}
-	return outs[1].String(), nil
+	return out.client, nil
 }

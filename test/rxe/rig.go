@@ -45,8 +45,7 @@ var families = []family{
 // namespace of its own.
 type rig struct {
 	o   *options
-	vm  string    // the guest's name, and its tap's
-	vms []string  // all guests; rows use one
+	vms []string  // the guests' names, and their taps'; rows use the first
 	log io.Writer // what ops.py prints
 	ns  *netns.NS
 	// through is the runtime directory of the daemon that our program uses; empty: none.
@@ -70,7 +69,6 @@ func (r *rig) start(ctx context.Context, guests int, options ...string) (err err
 	for i := range guests {
 		r.vms = append(r.vms, fmt.Sprint(prefix, i+1))
 	}
-	r.vm = r.vms[0]
 	args := []string{"-n", fmt.Sprint(guests), "--name", prefix, "--owner", fmt.Sprint(pid), "--netns", r.ns.Name(), "--bridge", bridgeName,
 		"--mtu", fmt.Sprint(linkMTU), "--offload", "off"}
 	if out, err := r.script(ctx, "up", append(args, options...)...).CombinedOutput(); err != nil {
@@ -150,7 +148,7 @@ func (r *rig) script(ctx context.Context, name string, args ...string) *exec.Cmd
 
 // guest is a command line in the guest.
 func (r *rig) guest(ctx context.Context, limit time.Duration, line string) *exec.Cmd {
-	return r.guestAt(ctx, r.vm, limit, line)
+	return r.guestAt(ctx, r.vms[0], limit, line)
 }
 
 func (r *rig) guestAt(ctx context.Context, vm string, limit time.Duration, line string) *exec.Cmd {

@@ -73,8 +73,13 @@ func (p *pings) once(ctx context.Context, b *bench) error {
 	if err == nil {
 		return nil
 	}
-	if err = out.explain(err); strings.Contains(err.Error(), resolving) {
-		err = fmt.Errorf("%w: %w", errNoAnswer, err)
+	return stoodStill(out.explain(err))
+}
+
+// stoodStill marks a failure that is rping's when it has found no way in time.
+func stoodStill(err error) error {
+	if err != nil && strings.Contains(err.Error(), resolving) {
+		return fmt.Errorf("%w: %w", errNoAnswer, err)
 	}
 	return err
 }

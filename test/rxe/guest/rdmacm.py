@@ -5,7 +5,7 @@ import os
 import socket
 import struct
 from ctypes import (CFUNCTYPE, POINTER, Structure, byref, c_char, c_int, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p,
-                    cast, memmove, sizeof, string_at)
+                    cast, string_at)
 
 cma = ctypes.CDLL('librdmacm.so.1', use_errno=True)
 ibv = ctypes.CDLL('libibverbs.so.1', use_errno=True)
