@@ -237,7 +237,7 @@ func (d *Device) QueryDevice() (verbs.DeviceAttr, error) {
 	a := verbs.DeviceAttr{
 		Name:           d.link.name,
 		FWVersion:      version(),
-		NodeGUID:       guid(d.link.mac),
+		NodeGUID:       ibv.EUI64(d.link.mac),
 		VendorID:       0xFFFFFF,
 		MaxMRSize:      maxMRSize,
 		MaxQP:          maxQP,

@@ -116,12 +116,3 @@ func gidOf(a netip.Addr) ibv.GID { return ibv.GID(a.As16()) }
 
 // addrOf is a GID as an address, IPv4 as such.
 func addrOf(g ibv.GID) netip.Addr { return netip.AddrFrom16(g).Unmap() }
-
-// guid is the EUI-64 of a MAC address (as rxe makes its node GUID).
-func guid(mac [6]byte) uint64 {
-	var v uint64
-	for _, b := range []byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]} {
-		v = v<<8 | uint64(b)
-	}
-	return v
-}

@@ -103,12 +103,6 @@ func TestGIDEncoding(t *testing.T) {
 	}
 }
 
-func TestGUID(t *testing.T) {
-	if got := guid([6]byte{0x52, 0x54, 0x00, 0x12, 0x34, 0x56}); got != 0x505400fffe123456 {
-		t.Errorf("GUID %#x", got)
-	}
-}
-
 func TestActiveMTU(t *testing.T) {
 	conformance.Rule(t, "4.4-1", "4.4-2", "4.4-3", "4.4-4", "4.4-5")
 	for _, tt := range []struct {

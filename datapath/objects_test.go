@@ -388,7 +388,7 @@ func TestDeviceAttributes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if dev.Name != "mem0" || dev.NodeGUID != guid(macA) || dev.NumWorkers != 2 || dev.XDPMode != "memory" || dev.MaxQP < 1<<16 {
+	if dev.Name != "mem0" || dev.NodeGUID != ibv.EUI64(macA) || dev.NumWorkers != 2 || dev.XDPMode != "memory" || dev.MaxQP < 1<<16 {
 		t.Errorf("%+v", dev)
 	}
 	port, err := r.a.QueryPort()

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"os"
 
 	"github.com/spf13/cobra"
 
 	"github.com/roce-xdp/roce-xdp/internal/daemon/config"
 	"github.com/roce-xdp/roce-xdp/internal/daemon/control"
 	"github.com/roce-xdp/roce-xdp/internal/daemon/show"
+	"github.com/roce-xdp/roce-xdp/internal/session"
 )
 
 // showFlags are those of the commands that ask a daemon.
@@ -50,11 +50,14 @@ func object(object, alias, what, short, example string, run func(context.Context
 
 // client is one of the daemon that is meant.
 func (f *showFlags) client() *control.Client {
-	return control.NewClient(cmp.Or(f.runtimeDir, os.Getenv("ROCE_XDP_RUNTIME_DIR"), config.DefaultRuntimeDir))
+	return control.NewClient(cmp.Or(f.runtimeDir, session.Dir()))
 }
 
 // selected picks the rows that s wants, of the daemon's devices.
 func selected(ctx context.Context, c *control.Client, s show.Selection, rows []control.Row) ([]control.Row, error) {
+	if s.Device == "" {
+		return s.Apply(rows, nil)
+	}
 	links, err := c.Links(ctx)
 	if err != nil {
 		return nil, err

@@ -68,6 +68,10 @@ func New(p Params) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
+	return newDaemon(p, cfg)
+}
+
+func newDaemon(p Params, cfg *config.Config) (_ *Daemon, err error) {
 	d := &Daemon{
 		params: p, level: new(slog.LevelVar), open: datapath.OpenDevice, cfg: cfg,
 		failed: make(chan failure), ended: make(chan struct{}), devices: map[string]*device{},

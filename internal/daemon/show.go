@@ -113,33 +113,38 @@ func (d *Daemon) Resources(kind string) []control.Row {
 	if kind == "" {
 		return d.summary()
 	}
-	rows := []control.Row{}
+	rows, of := []control.Row{}, d.resources(kind)
 	for _, v := range d.list() {
-		rows = append(rows, d.resources(v, kind)...)
+		for _, r := range of[v.name] {
+			rows = append(rows, append(v.identity(), r...))
+		}
 	}
 	return rows
 }
 
-// resources are those of the kind on one device.
-func (d *Daemon) resources(v *device, kind string) []control.Row {
-	var rows []control.Row
+// resources are those of the kind, by the name of their device and without it. The
+// service looks at every object for each call.
+func (d *Daemon) resources(kind string) map[string][]control.Row {
+	of := map[string][]control.Row{}
 	for _, r := range d.service.Resources(kind) {
-		if r.Text("ifname") == v.name {
-			rows = append(rows, append(v.identity(), r[1:]...))
-		}
+		name := r.Text("ifname")
+		of[name] = append(of[name], r[1:])
 	}
-	return rows
+	return of
 }
 
 // summary counts the objects of each kind, for each device.
 func (d *Daemon) summary() []control.Row {
-	rows := []control.Row{}
-	for _, v := range d.list() {
-		row := v.identity()
-		for _, kind := range control.Kinds {
-			row = append(row, control.Field{Key: kind, Value: len(d.resources(v, kind))})
+	list := d.list()
+	rows := make([]control.Row, len(list))
+	for i, v := range list {
+		rows[i] = v.identity()
+	}
+	for _, kind := range control.Kinds {
+		of := d.resources(kind)
+		for i, v := range list {
+			rows[i] = append(rows[i], control.Field{Key: kind, Value: len(of[v.name])})
 		}
-		rows = append(rows, row)
 	}
 	return rows
 }

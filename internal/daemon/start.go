@@ -20,7 +20,7 @@ func Start(p Params) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	return New(p)
+	return newDaemon(p, cfg)
 }
 
 // Validate reads the configuration and checks what New would, without privileges.

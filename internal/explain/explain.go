@@ -21,9 +21,6 @@ import (
 // ErrOptions says that the options do not make a question.
 var ErrOptions = errors.New("bad option")
 
-// gsi is the number of the queue pair of the connection manager.
-const gsi = 1
-
 // Options are a question and where the answer goes.
 type Options struct {
 	Peer      string // address, with a zone (fe80::1%eth0) if link-local, or host name
@@ -181,7 +178,7 @@ func describe(req *verbs.ResolveRequest, res *verbs.Resolution) *answer {
 		Destination: res.Dst.String(), Local: res.Local, Device: res.Device, Interface: res.Interface, VLAN: res.VLAN,
 		Source: res.Src.String(), SourceMAC: mac(res.SrcMAC), Table: res.Table, NextHop: res.NextHop.String(), MAC: mac(res.DstMAC),
 		Neighbour: res.Neighbour, LinkMTU: res.LinkMTU, PathMTU: res.PathMTU, RDMAMTU: res.MTU.Bytes(), HopLimit: res.HopLimit,
-		GSIPort: wire.PortFromQPN(gsi),
+		GSIPort: wire.PortFromQPN(verbs.GSIQPN),
 	}
 	if res.Gateway() {
 		a.Gateway = a.NextHop

@@ -22,3 +22,12 @@ func (g GID) IsZero() bool { return g == GID{} }
 
 // String is the address as tools print GIDs: "fe80::1", "::ffff:10.0.0.1".
 func (g GID) String() string { return netip.AddrFrom16(g).String() }
+
+// EUI64 is the EUI-64 of a MAC address, which rxe has as its node GUID.
+func EUI64(mac [6]byte) uint64 {
+	var v uint64
+	for _, b := range []byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]} {
+		v = v<<8 | uint64(b)
+	}
+	return v
+}

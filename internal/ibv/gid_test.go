@@ -52,3 +52,9 @@ func TestZeroGID(t *testing.T) {
 		t.Error("::ffff:0.0.0.0 is not the zero GID")
 	}
 }
+
+func TestEUI64(t *testing.T) {
+	if got := EUI64([6]byte{0x52, 0x54, 0x00, 0x12, 0x34, 0x56}); got != 0x505400fffe123456 {
+		t.Errorf("GUID %#x", got)
+	}
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/roce-xdp/roce-xdp/bpf"
 	"github.com/roce-xdp/roce-xdp/datapath"
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/session"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
@@ -89,9 +90,5 @@ func eui64(mac net.HardwareAddr) uint64 {
 	if len(mac) != 6 {
 		return 0
 	}
-	var v uint64
-	for _, b := range []byte{mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]} {
-		v = v<<8 | uint64(b)
-	}
-	return v
+	return ibv.EUI64([6]byte(mac))
 }

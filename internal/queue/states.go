@@ -16,8 +16,8 @@ const (
 // MaxWorkers is the largest number of state words of one piece of memory.
 const MaxWorkers = 64
 
-// stateSize is how far state words are apart: they lie on cache lines of their own.
-const stateSize = 128
+// StateSize is how far state words are apart: they lie on cache lines of their own.
+const StateSize = 128
 
 // States are the state words of a device's workers, in memory that clients read:
 // that of worker i is a u32 at offset 128*i.
@@ -33,7 +33,7 @@ func StatesSize(n int) (int, error) {
 	if n < 1 || n > MaxWorkers {
 		return 0, fmt.Errorf("%w: %d workers (1 to %d)", ErrLayout, n, MaxWorkers)
 	}
-	return n * stateSize, nil
+	return n * StateSize, nil
 }
 
 // NewStates makes the state words of n workers on the Go heap.
@@ -60,7 +60,7 @@ func OpenStates(mem []byte, n int) (*States, error) {
 	}
 	s := &States{words: make([]*atomic.Uint32, n)}
 	for i := range s.words {
-		s.words[i] = atomicAt(mem, i*stateSize)
+		s.words[i] = atomicAt(mem, i*StateSize)
 	}
 	return s, nil
 }

@@ -37,14 +37,14 @@ func (s *Source) Load() (*Config, error) {
 	}
 	for _, set := range Settings {
 		if v, ok := s.env(set.env()); ok {
-			if err := set.apply(c, v); err != nil {
+			if err := set.set(c, v); err != nil {
 				return nil, fmt.Errorf("%w: %s: %w", ErrConfig, envPrefix+set.env(), err)
 			}
 		}
 	}
 	for _, set := range Settings {
 		if v, ok := s.Flags[set.Flag]; ok {
-			if err := set.apply(c, v); err != nil {
+			if err := set.set(c, v); err != nil {
 				return nil, fmt.Errorf("%w: --%s: %w", ErrConfig, set.Flag, err)
 			}
 		}

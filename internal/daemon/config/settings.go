@@ -65,8 +65,6 @@ var Settings = []Setting{
 
 func (s *Setting) env() string { return strings.ToUpper(strings.ReplaceAll(s.Flag, "-", "_")) }
 
-func (s *Setting) apply(c *Config, v string) error { return s.set(c, v) }
-
 // text sets *p to what the text says.
 func text[T any, P interface {
 	*T

@@ -9,9 +9,6 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/shm"
 )
 
-// stateStride is how far the state words of workers are apart, see queue.States.
-const stateStride = 128
-
 // doors are the doorbells of a client's queue pairs and what wakes the workers
 // that have them.
 type doors struct {

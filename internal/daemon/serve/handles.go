@@ -90,12 +90,6 @@ func (t *table[T]) each(f func(h uint64, v T)) {
 	}
 }
 
-func (t *table[T]) len() int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	return len(t.objs)
-}
-
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", verbs.ErrInvalid, fmt.Sprintf(format, args...))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/roce-xdp/roce-xdp/datapath"
 	"github.com/roce-xdp/roce-xdp/internal/proto"
+	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/internal/shm"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
@@ -67,7 +68,7 @@ func openDevice(s *session, q *request, m *proto.Open) (any, error) {
 	s.pumps.Go(func() { r.pump(s) })
 	s.log.Info("device opened", "client", s.id, "device", dev.name)
 	return &proto.OpenReply{
-		Workers: uint32(dev.workers), BellStride: uint32(r.doors.stride), StateStride: stateStride, BellSlots: uint32(r.doors.slots), ClientID: s.id,
+		Workers: uint32(dev.workers), BellStride: uint32(r.doors.stride), StateStride: queue.StateSize, BellSlots: uint32(r.doors.slots), ClientID: s.id,
 	}, nil
 }
 

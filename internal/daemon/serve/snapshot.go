@@ -12,14 +12,13 @@ import (
 // Client is what the server knows of a client and of what it has. Handles are those
 // that the client uses.
 type Client struct {
-	ID      uint64 // of the connection, never used again
-	Cred           // of the process that connected
-	Comm    string // its name then
-	Since   time.Time
-	Device  string // empty: none is open
-	Shared  int64  // bytes of memory shared with it
-	Buffers int    // of AllocBuffer
-	Usage   datapath.Usage
+	ID     uint64 // of the connection, never used again
+	Cred          // of the process that connected
+	Comm   string // its name then
+	Since  time.Time
+	Device string // empty: none is open
+	Shared int64  // bytes of memory shared with it
+	Usage  datapath.Usage
 
 	PDs  []datapath.PDUse
 	QPs  []QP
@@ -42,10 +41,9 @@ type QP struct {
 
 // CQ is a completion queue of a client.
 type CQ struct {
-	Handle     uint64
-	Entries    int
-	Overflowed bool
-	Users      int // ends of queue pairs, and shared receive queues
+	Handle  uint64
+	Entries int
+	Users   int // ends of queue pairs, and shared receive queues
 }
 
 // SRQ is a shared receive queue of a client.
@@ -85,7 +83,7 @@ func (s *Server) Snapshot() []Client {
 func (s *session) snapshot() Client {
 	c := Client{ID: s.id, Cred: s.cred, Comm: s.comm, Since: s.since}
 	if r := s.opened(); r != nil {
-		c.Device, c.Buffers, c.Usage = r.dev.name, r.buffers.len(), r.ns.Usage()
+		c.Device, c.Usage = r.dev.name, r.ns.Usage()
 		_, c.Shared = r.mem.Bytes()
 		c.PDs = r.ns.PDs()
 		c.QPs, c.CQs, c.SRQs, c.MRs = r.listQPs(), r.listCQs(), r.listSRQs(), r.listMRs()
@@ -119,7 +117,7 @@ func (r *resources) listCQs() (list []CQ) {
 	r.srqs.each(func(_ uint64, s srq) { users[s.cq]++ })
 	r.cqs.each(func(h uint64, c *completions) {
 		if a, err := c.p.Query(); err == nil {
-			list = append(list, CQ{Handle: h, Entries: a.Entries, Overflowed: a.Overflowed, Users: users[h]})
+			list = append(list, CQ{Handle: h, Entries: a.Entries, Users: users[h]})
 		}
 	})
 	return list
