@@ -50,6 +50,7 @@ type Daemon struct {
 	began   time.Time
 
 	failed   chan failure
+	missing  chan struct{}  // has an element when a reload could not open an interface
 	ended    chan struct{}  // closed when devices are not looked after any more
 	watchers sync.WaitGroup // of devices
 
@@ -74,7 +75,7 @@ func New(p Params) (*Daemon, error) {
 func newDaemon(p Params, cfg *config.Config) (_ *Daemon, err error) {
 	d := &Daemon{
 		params: p, level: new(slog.LevelVar), open: datapath.OpenDevice, cfg: cfg,
-		failed: make(chan failure), ended: make(chan struct{}), devices: map[string]*device{},
+		failed: make(chan failure), missing: make(chan struct{}, 1), ended: make(chan struct{}), devices: map[string]*device{},
 	}
 	d.level.Set(cfg.LogLevel)
 	d.log = newLogger(p.Log, d.level, p.Getenv)
@@ -207,6 +208,8 @@ func (d *Daemon) attend(ctx context.Context, served <-chan error) error {
 		case f := <-d.failed:
 			d.lose(f)
 			retry = time.After(retryEvery)
+		case <-d.missing:
+			retry = time.After(retryEvery)
 		case <-retry:
 			retry = nil
 			if !d.reopen() {
@@ -216,7 +219,6 @@ func (d *Daemon) attend(ctx context.Context, served <-chan error) error {
 			if _, err := d.Reload(); err != nil {
 				d.log.Error("reload", "error", err)
 			}
-			retry = time.After(retryEvery)
 		case <-watchdog:
 			d.tell(d.notify.Watchdog())
 		}

@@ -167,6 +167,40 @@ func TestReload(t *testing.T) {
 	r.wantHistory("add mem0, add mem1, remove mem0, shutdown, remove mem1")
 }
 
+// An interface that a reload of either kind adds, and that is not there yet, is opened
+// when it is.
+func TestReloadAddsWhatComesLater(t *testing.T) {
+	for name, reload := range map[string]func(r *rig){
+		"from the control socket": func(r *rig) {
+			if _, err := r.client.Reload(t.Context()); err != nil {
+				t.Error(err)
+			}
+		},
+		"by a signal": func(r *rig) { r.reload <- os.Interrupt },
+	} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t)
+			late := r.devices["mem1"]
+			r.mu.Lock()
+			delete(r.devices, "mem1")
+			r.mu.Unlock()
+			r.start("[interface.mem0]\n")
+			r.write(both)
+			reload(r)
+			r.eventually("what is missing", func() bool { return r.health().Status == control.StatusDegraded })
+			r.mu.Lock()
+			r.devices["mem1"] = late
+			r.mu.Unlock()
+			r.eventually("the interface", func() bool { return r.health().Status == control.StatusOK })
+			r.stop()
+			if err := r.end(); err != nil {
+				t.Error(err)
+			}
+			r.wantHistory("add mem0, add mem1, shutdown, remove mem0, remove mem1")
+		})
+	}
+}
+
 // The service manager learns of every state, and that the daemon is alive.
 func TestServiceManager(t *testing.T) {
 	r := newRig(t)

@@ -150,6 +150,10 @@ func (r *reload) add(name string) {
 		r.d.mu.Lock()
 		v.err = err
 		r.d.mu.Unlock()
+		select {
+		case r.d.missing <- struct{}{}:
+		default: // that is known
+		}
 		r.pending("%s: %v; it is tried again every %v", name, err, retryEvery)
 		return
 	}
