@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a program and the daemon of roce-xdp share: messages, queues, doorbells.
- * docs/shm-abi.md describes how they are used. Numbers are little-endian; numbers of
+ * Messages between a program and the daemon of roce-xdp.
+ * docs/shm-abi.md describes how it is used. Numbers are little-endian; numbers of
  * operations, statuses, states, events and rights that are not here are those of
  * infiniband/verbs.h.
  *
@@ -10,7 +10,7 @@
 #ifndef ROCE_XDP_ABI_H
 #define ROCE_XDP_ABI_H
 
-#include <stdint.h>
+#include "roce_xdp_queues.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -131,101 +131,6 @@ extern "C" {
 #define ROCE_XDP_STATUS_PROTOCOL             61
 #define ROCE_XDP_STATUS_OTHER                62
 
-/*
- * A ring: element size and mask are read once; producer, consumer and arm are accessed
- * atomically. Elements follow: element i of a ring is at data + (i & mask) * elem_size.
- */
-struct roce_xdp_ring {
-	uint32_t elem_size;
-	uint32_t mask; /* number of elements, a power of two, minus 1 */
-	uint8_t reserved0[120];
-	uint32_t producer; /* written by the producer only; runs over 32 bits */
-	uint8_t reserved1[124];
-	uint32_t consumer; /* written by the consumer only */
-	uint32_t arm;      /* ROCE_XDP_ARM_*, written by the consumer */
-	uint8_t reserved2[120];
-	uint8_t data[];
-};
-
-#define ROCE_XDP_ARM_NONE 0      /* no event; of a receive queue: no doorbell is wanted */
-#define ROCE_XDP_ARM_NEXT 1      /* an event with the next completion; a doorbell for receives */
-#define ROCE_XDP_ARM_SOLICITED 2 /* an event with the next solicited or failed one */
-
-/* Doorbells that a client has with one worker: summary bits first. */
-struct roce_xdp_bells {
-	uint64_t summary[8]; /* a bit for each leaf word that may have a bit set */
-	uint8_t reserved[64];
-	uint64_t leaf[]; /* a bit for each slot */
-};
-
-#define ROCE_XDP_WORKER_AWAKE 0u  /* state word of a worker */
-#define ROCE_XDP_WORKER_ASLEEP 1u /* who rings has to write its eventfd */
-
-/* Elements of queues. */
-
-/* CQE is a completion queue entry (ibv_wc). When Status is not WCSuccess only
- * WRID, Status, VendorErr and QPN are meaningful. */
-struct roce_xdp_cqe {
-	uint64_t wr_id;
-	int64_t timestamp; /* monotonic nanoseconds at which the request completed */
-	uint32_t byte_len;
-	uint32_t imm; /* immediate data as a number, or the invalidated key */
-	uint32_t qpn; /* local queue pair */
-	uint32_t src_qp; /* UD */
-	uint32_t vendor_err;
-	uint8_t status;
-	uint8_t opcode;
-	uint8_t flags;
-	uint8_t sl; /* priority that the message came with */
-	uint16_t pkey_index;
-	uint16_t vlan; /* that the message came from, 0 without a tag */
-	uint64_t qp_context; /* what the creator of the queue pair attached to it */
-	uint8_t reserved[8];
-};
-
-/* SendWQE is the header of a send work queue entry. Its 96 bytes are followed by
- * the scatter/gather entries, or by the data itself when Flags has SendInline. */
-struct roce_xdp_send_wqe {
-	uint64_t wr_id;
-	uint8_t opcode;
-	uint8_t flags;
-	uint16_t num_sge;
-	uint32_t imm; /* immediate data as a number, or the key to invalidate */
-	uint64_t remote_addr;
-	uint32_t rkey;
-	uint32_t length; /* bytes of all entries, or of the inline data */
-	uint64_t compare_add;
-	uint64_t swap;
-	uint32_t ah; /* address handle, UD */
-	uint32_t remote_qpn; /* UD */
-	uint32_t remote_qkey; /* UD */
-	uint32_t srqn; /* XRC */
-	uint64_t bind_addr; /* memory window: start */
-	uint64_t bind_length; /* memory window: length */
-	uint32_t bind_lkey; /* memory window: region */
-	uint32_t bind_rkey; /* memory window: old and new key */
-	uint32_t bind_access;
-	uint16_t flush_type; /* placement type */
-	uint16_t flush_level; /* selectivity */
-};
-
-/* RecvWQE is the header of a receive work queue entry: 16 bytes, followed by the
- * scatter/gather entries. */
-struct roce_xdp_recv_wqe {
-	uint64_t wr_id;
-	uint32_t length; /* bytes of all entries */
-	uint16_t num_sge;
-	uint8_t reserved[2];
-};
-
-/* SGE is a scatter/gather entry: length bytes at addr in the region of lkey. It
- * occupies 16 bytes: addr u64, length u32, lkey u32. */
-struct roce_xdp_sge {
-	uint64_t addr;
-	uint32_t length;
-	uint32_t lkey;
-};
-
 /* Messages. */
 
 /* Header begins each message. A reply has the request's Op and Seq; one whose
@@ -256,52 +161,6 @@ struct roce_xdp_async_event {
 	uint32_t type; /* ibv_event_type */
 	uint32_t object; /* which kind of object Handle is: ObjectNone and so on */
 	uint64_t handle;
-};
-
-/* AddrPort is an address and a port. */
-struct roce_xdp_addr_port {
-	uint8_t ip[16];
-	uint8_t family;
-	uint8_t pad[5];
-	uint16_t port;
-};
-
-/* AddressVector is the path to a peer (ibv_ah_attr). */
-struct roce_xdp_address_vector {
-	uint8_t dgid[16];
-	uint32_t flow_label;
-	uint32_t sgid_index;
-	uint8_t hop_limit;
-	uint8_t traffic_class;
-	uint8_t sl;
-	uint8_t port;
-	uint8_t pad[4];
-};
-
-/* CMParam is cmfsm.ConnParam. */
-struct roce_xdp_cm_param {
-	uint32_t qpn;
-	uint32_t qkey;
-	uint8_t responder_resources;
-	uint8_t initiator_depth;
-	uint8_t flow_control;
-	uint8_t retry_count;
-	uint8_t rnr_retry_count;
-	uint8_t srq;
-	uint16_t private_len;
-	uint8_t private_data[224];
-};
-
-/* CMEvent is cmfsm.Event: a packet on the socket of OpCMOpen. */
-struct roce_xdp_cm_event {
-	uint64_t id;
-	uint64_t listener;
-	uint32_t type;
-	int32_t status;
-	struct roce_xdp_addr_port local;
-	struct roce_xdp_addr_port remote;
-	struct roce_xdp_address_vector av;
-	struct roce_xdp_cm_param param;
 };
 
 /* Hello is the first message of a client. */
@@ -725,6 +584,18 @@ struct roce_xdp_open_qp {
 	uint32_t qpn;
 };
 
+/* AddressVector is the path to a peer (ibv_ah_attr). */
+struct roce_xdp_address_vector {
+	uint8_t dgid[16];
+	uint32_t flow_label;
+	uint32_t sgid_index;
+	uint8_t hop_limit;
+	uint8_t traffic_class;
+	uint8_t sl;
+	uint8_t port;
+	uint8_t pad[4];
+};
+
 /* QPAttr are the attributes of a queue pair (ibv_qp_attr). */
 struct roce_xdp_qp_attr {
 	struct roce_xdp_address_vector av;
@@ -776,121 +647,6 @@ struct roce_xdp_create_ah {
 struct roce_xdp_ah {
 	uint32_t ah;
 	uint32_t pad;
-};
-
-/* CMCreate asks for an id. */
-struct roce_xdp_cm_create {
-	uint32_t port_space; /* RDMA_PS_* */
-	uint32_t type; /* of its queue pairs */
-};
-
-/* CMID names an id of the connection manager. */
-struct roce_xdp_cm_id {
-	uint64_t id;
-};
-
-/* CMOptions are cmfsm.Options. */
-struct roce_xdp_cm_options {
-	uint64_t id;
-	uint8_t reuse_addr;
-	uint8_t af_only;
-	uint8_t tos;
-	uint8_t ack_timeout;
-	uint8_t min_rnr_timer;
-	uint8_t pad[3];
-};
-
-/* CMBind binds an id; the reply is the address as bound. */
-struct roce_xdp_cm_bind {
-	uint64_t id;
-	struct roce_xdp_addr_port addr;
-};
-
-/* CMListen has an id listen. */
-struct roce_xdp_cm_listen {
-	uint64_t id;
-	uint32_t backlog;
-	uint32_t pad;
-};
-
-/* CMResolve asks for the way to a destination. */
-struct roce_xdp_cm_resolve {
-	struct roce_xdp_addr src;
-	struct roce_xdp_addr dst;
-	uint64_t wait_ns; /* 0: as long as the device does */
-	uint8_t tos;
-	uint8_t pad[7];
-};
-
-/* CMResolved is the way. */
-struct roce_xdp_cm_resolved {
-	struct roce_xdp_addr src;
-	struct roce_xdp_addr dst;
-	uint32_t mtu; /* as ibv_mtu */
-	uint8_t hop_limit;
-	uint8_t pad;
-	uint16_t vlan;
-};
-
-/* CMConnect connects an id along a route (cmfsm.Route). */
-struct roce_xdp_cm_connect {
-	uint64_t id;
-	struct roce_xdp_addr_port local;
-	struct roce_xdp_addr_port remote;
-	uint32_t flow_label;
-	uint8_t mtu;
-	uint8_t hop_limit;
-	uint8_t sl;
-	uint8_t packet_life;
-	uint16_t vlan;
-	uint8_t pad[6];
-	struct roce_xdp_cm_param param;
-};
-
-/* CMAccept accepts a request; CMQPAttr has the same form. */
-struct roce_xdp_cm_accept {
-	uint64_t id;
-	struct roce_xdp_cm_param param;
-};
-
-/* CMReject rejects a request. */
-struct roce_xdp_cm_reject {
-	uint64_t id;
-	uint32_t reason;
-	uint32_t private_len;
-	uint8_t private_data[224];
-};
-
-/* CMQPAttrReply is cmfsm.QPAttr. */
-struct roce_xdp_cm_qp_attr_reply {
-	struct roce_xdp_qp_attr attr;
-	uint8_t local_gid[16];
-	uint16_t vlan;
-	uint8_t pad[6];
-};
-
-/* CMInfo is cmfsm.Info. */
-struct roce_xdp_cm_info {
-	struct roce_xdp_addr_port local;
-	struct roce_xdp_addr_port remote;
-	uint32_t state;
-	uint32_t port_space;
-	uint32_t type;
-	uint32_t qpn;
-	uint32_t peer_qpn;
-	uint32_t pad;
-};
-
-/* CMQPN names a queue pair number. */
-struct roce_xdp_cm_qpn {
-	uint32_t qpn;
-	uint32_t pad;
-};
-
-/* CMHeld says whether a number is held. */
-struct roce_xdp_cm_held {
-	uint8_t held;
-	uint8_t pad[7];
 };
 
 #ifdef __cplusplus

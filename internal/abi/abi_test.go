@@ -26,12 +26,19 @@ func ok(t testing.TB, err error) {
 }
 
 func TestHeaderIsUpToDate(t *testing.T) {
-	want, err := Header(root)
+	headers, err := Headers(root)
 	ok(t, err)
-	got, err := os.ReadFile(filepath.Join(root, Path))
+	there, err := os.ReadDir(filepath.Join(root, Dir))
 	ok(t, err)
-	if string(got) != want {
-		t.Errorf("%s is not what the sources give: run `go generate ./internal/abi`", Path)
+	if len(there) != len(headers) {
+		t.Errorf("%d files in %s, want %d", len(there), Dir, len(headers))
+	}
+	for name, want := range headers {
+		got, err := os.ReadFile(filepath.Join(root, Dir, name))
+		ok(t, err)
+		if string(got) != want {
+			t.Errorf("%s is not what the sources give: run `go generate ./internal/abi`", name)
+		}
 	}
 }
 
@@ -77,7 +84,7 @@ func structures(t *testing.T) map[string]reflect.Type {
 			add(typ)
 		}
 	}
-	for _, m := range messages {
+	for _, m := range append(messages, proto.CMEvent{}) {
 		add(reflect.TypeOf(m))
 	}
 	for _, m := range proto.Messages {
@@ -111,7 +118,7 @@ func compilers(t *testing.T) (found []string) {
 func TestCompilerAgrees(t *testing.T) {
 	compilers := compilers(t)
 	var b strings.Builder
-	b.WriteString("#include <stddef.h>\n#include \"roce_xdp_abi.h\"\n")
+	b.WriteString("#include <stddef.h>\n#include \"roce_xdp_cm.h\"\n")
 	assert := func(format string, args ...any) {
 		cond := fmt.Sprintf(format, args...)
 		fmt.Fprintf(&b, "_Static_assert(%s, \"%s\");\n", cond, cond)

@@ -11,8 +11,15 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/queue"
 )
 
-// Path is where the header is, from the top of the sources.
-const Path = "include/roce_xdp_abi.h"
+// Dir is where the headers are, from the top of the sources. A program includes Main,
+// which includes those that it needs, or the one of connections, which includes Main.
+const (
+	Dir  = "include"
+	Main = "roce_xdp_abi.h"
+
+	queues      = "roce_xdp_queues.h"
+	connections = "roce_xdp_cm.h"
+)
 
 // elements are the structures of queues, which are in shared memory as they are.
 var elements = []struct {
@@ -23,7 +30,7 @@ var elements = []struct {
 }
 
 // messages are the structures that travel besides bodies of requests and replies.
-var messages = []any{proto.Header{}, proto.Failure{}, proto.Span{}, proto.AsyncEvent{}, proto.CMEvent{}}
+var messages = []any{proto.Header{}, proto.Failure{}, proto.Span{}, proto.AsyncEvent{}}
 
 // offset begins the comments of fields of queue elements.
 var offset = regexp.MustCompile(`^\d+ ?`)
@@ -36,13 +43,13 @@ type writer struct {
 	sizes    map[string]int // of structures whose fields do not fill them
 }
 
-// Header is the text of the header, made of the sources at root.
-func Header(root string) (string, error) {
+// Headers are the texts of the headers by their names, made of the sources at root.
+func Headers(root string) (map[string]string, error) {
 	w := &writer{comments: comments{}, written: map[string]bool{}, sizes: map[string]int{}}
 	for _, dir := range []string{"internal/proto", "internal/queue"} {
 		c, err := parse(filepath.Join(root, dir))
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		for k, v := range c {
 			if dir == "internal/queue" {
@@ -51,25 +58,57 @@ func Header(root string) (string, error) {
 			w.comments[k] = v
 		}
 	}
-	w.WriteString(preamble)
-	w.constants()
-	w.WriteString(memory)
+	return map[string]string{
+		queues: w.file(queues, "Queues and doorbells in memory that a program and the daemon of roce-xdp share.", "#include <stdint.h>", w.elements),
+		Main: w.file(Main, "Messages between a program and the daemon of roce-xdp.", include(queues), func() {
+			w.constants()
+			w.WriteString("\n/* Messages. */\n")
+			w.structures(messages)
+			w.bodies(false)
+		}),
+		connections: w.file(connections, "Messages of connections: those whose names begin with CM.", include(Main), func() {
+			w.bodies(true)
+			w.structures([]any{proto.CMEvent{}})
+		}),
+	}, nil
+}
+
+func include(name string) string { return `#include "` + name + `"` }
+
+// file makes a header of what f writes. Structures of headers made before, which it
+// includes, are not in it.
+func (w *writer) file(name, what, includes string, f func()) string {
+	guard := strings.ToUpper(strings.ReplaceAll(name, ".", "_"))
+	w.Reset()
+	fmt.Fprintf(w, preamble, what, includes, guard)
+	f()
+	fmt.Fprintf(w, coda, guard)
+	return w.String()
+}
+
+// elements are rings, doorbells, and what is in queues.
+func (w *writer) elements() {
+	w.WriteString(strings.TrimPrefix(memory, "\n"))
 	for _, e := range elements {
 		t := reflect.TypeOf(e.v)
 		w.sizes[t.Name()] = e.size
 		w.structure(t)
 	}
-	w.WriteString("\n/* Messages. */\n")
-	for _, m := range messages {
-		w.structure(reflect.TypeOf(m))
+}
+
+func (w *writer) structures(list []any) {
+	for _, v := range list {
+		w.structure(reflect.TypeOf(v))
 	}
+}
+
+// bodies are those of requests about connections and their replies, or of all others.
+func (w *writer) bodies(ofConnections bool) {
 	for i := range proto.Messages {
-		m := &proto.Messages[i]
-		w.structure(reflect.TypeOf(m.Request))
-		w.structure(reflect.TypeOf(m.Reply))
+		if m := &proto.Messages[i]; strings.HasPrefix(m.Name, "CM_") == ofConnections {
+			w.structures([]any{m.Request, m.Reply})
+		}
 	}
-	w.WriteString(coda)
-	return w.String(), nil
 }
 
 // constants are numbers of operations, statuses and limits.

@@ -1,19 +1,19 @@
 package abi
 
-// preamble is what comes before the constants.
+// preamble is what each file begins with: what it is, what it includes, its guard.
 const preamble = `/* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What a program and the daemon of roce-xdp share: messages, queues, doorbells.
- * docs/shm-abi.md describes how they are used. Numbers are little-endian; numbers of
+ * %[1]s
+ * docs/shm-abi.md describes how it is used. Numbers are little-endian; numbers of
  * operations, statuses, states, events and rights that are not here are those of
  * infiniband/verbs.h.
  *
  * Made by "go generate ./internal/abi". Do not edit.
  */
-#ifndef ROCE_XDP_ABI_H
-#define ROCE_XDP_ABI_H
+#ifndef %[3]s
+#define %[3]s
 
-#include <stdint.h>
+%[2]s
 
 #ifdef __cplusplus
 extern "C" {
@@ -61,5 +61,5 @@ const coda = `
 }
 #endif
 
-#endif /* ROCE_XDP_ABI_H */
+#endif /* %s */
 `
