@@ -122,6 +122,7 @@ func (l *link) complete(wc *verbs.WC) error {
 		if err := l.receive(); err != nil {
 			return l.why(err)
 		}
+	case sending, reading, writing:
 	}
 	l.done[k] = true
 	return nil
