@@ -95,9 +95,12 @@ func openRemote(ctx context.Context, s *session.Session, name string) (*remote, 
 		}
 		return nil, err
 	}
-	d := &remote{s: s, name: name, objects: map[remoteID]any{}, spin: spinShared}
+	d := &remote{s: s, name: name, objects: map[remoteID]any{}, spin: spinShared, goes: goOwn}
 	if runtime.NumCPU() > fewCPUs {
 		d.spin = spinOwn
+	}
+	if runtime.GOMAXPROCS(0) == 1 {
+		d.goes = goShared
 	}
 	d.events.init()
 	d.pump.Go(d.pumpEvents)
@@ -143,6 +146,7 @@ type remote struct {
 	pump   sync.WaitGroup
 
 	spin  uint32 // empty polls between two yields, a power of two
+	goes  uint32 // and between two that let other goroutines run
 	empty atomic.Uint32
 }
 
@@ -217,16 +221,23 @@ const (
 	fewCPUs    = 2
 	spinShared = 1
 	spinOwn    = 64
-	spinGo     = 16 // and between two calls of Gosched, which may take a CPU for another thread
+	// Between two calls of Gosched: where there is a processor that has nothing to do it
+	// wakes a thread, which takes a CPU from the daemon to find that out.
+	goShared = 16
+	goOwn    = 128
+	tellCPU  = 16 // yields between two times that workers learn on which CPU we are
 )
 
 // Progress has nothing to drive, as the daemon does that: it lets others run.
 func (d *remote) Progress() bool {
 	n := d.empty.Add(1)
 	if n&(d.spin-1) == 0 {
+		if n&(tellCPU*d.spin-1) == 0 {
+			d.s.TellCPU()
+		}
 		shm.Yield()
 	}
-	if n%spinGo == 0 {
+	if n&(d.goes-1) == 0 {
 		runtime.Gosched()
 	}
 	return false

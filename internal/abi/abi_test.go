@@ -140,7 +140,7 @@ func TestCompilerAgrees(t *testing.T) {
 	for field, at := range map[string]int{"elem_size": 0, "mask": 4, "producer": 128, "consumer": 256, "arm": 260, "data": 384} {
 		assert("offsetof(struct roce_xdp_ring, %s) == %d", field, at)
 	}
-	assert("offsetof(struct roce_xdp_bells, leaf) == 128")
+	assert("offsetof(struct roce_xdp_bells, cpu) == 64 && offsetof(struct roce_xdp_bells, leaf) == 128")
 	assert("ROCE_XDP_ARM_NONE == %d && ROCE_XDP_ARM_NEXT == %d && ROCE_XDP_ARM_SOLICITED == %d", queue.ArmNone, queue.ArmNext, queue.ArmSolicited)
 	assert("ROCE_XDP_WORKER_AWAKE == %d && ROCE_XDP_WORKER_ASLEEP == %d", queue.WorkerAwake, queue.WorkerAsleep)
 	assert("ROCE_XDP_OP_CM_COUNTERS == %d && ROCE_XDP_STATUS_OTHER == %d && ROCE_XDP_MAGIC == %du", proto.OpCMCounters, proto.StatusOther, proto.Magic)

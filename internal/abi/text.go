@@ -46,7 +46,8 @@ struct roce_xdp_ring {
 /* Doorbells that a client has with one worker: summary bits first. */
 struct roce_xdp_bells {
 	uint64_t summary[8]; /* a bit for each leaf word that may have a bit set */
-	uint8_t reserved[64];
+	uint32_t cpu; /* number + 1 of the CPU on which the client polls; 0: it does not say */
+	uint8_t reserved[60];
 	uint64_t leaf[]; /* a bit for each slot */
 };
 

@@ -8,6 +8,7 @@ import (
 
 // Offsets of the memory of doorbells.
 const (
+	offCPU    = 64
 	offLeaves = 128
 	leafBits  = 64 // slots of a leaf word, and leaf words of a summary word
 	summaries = 8  // words, one cache line
@@ -20,6 +21,7 @@ const (
 // each, in memory that both share:
 //
 //	offset   0  8 summary words, u64: a bit for each leaf word that may have a bit set
+//	offset  64  u32: where the client was when it last polled, as number of the CPU + 1
 //	offset 128  leaf words, u64: a bit for each slot
 //
 // The client publishes its index, sets the leaf bit and then the summary bit. The
@@ -32,6 +34,7 @@ const (
 type Bells struct {
 	summary [summaries]*atomic.Uint64
 	leaves  []*atomic.Uint64
+	cpu     *atomic.Uint32
 	slots   int
 	words   int // summary words in use
 	next    int // leaf word at which the next Drain begins; for the worker alone
@@ -69,7 +72,7 @@ func OpenBells(mem []byte, slots int) (*Bells, error) {
 	case !aligned(mem):
 		return nil, fmt.Errorf("%w: memory is not aligned to 8 bytes", ErrLayout)
 	}
-	b := &Bells{leaves: make([]*atomic.Uint64, leavesOf(slots)), slots: slots}
+	b := &Bells{leaves: make([]*atomic.Uint64, leavesOf(slots)), cpu: atomicAt(mem, offCPU), slots: slots}
 	b.words = (len(b.leaves) + leafBits - 1) / leafBits
 	for i := range b.summary {
 		b.summary[i] = wideAt(mem, 8*i)
@@ -79,6 +82,17 @@ func OpenBells(mem []byte, slots int) (*Bells, error) {
 	}
 	return b, nil
 }
+
+// SetCPU is for the client: it says on which CPU it polls, so that the worker can use
+// another.
+func (b *Bells) SetCPU(cpu int) {
+	if n := uint32(cpu) + 1; b.cpu.Load() != n {
+		b.cpu.Store(n)
+	}
+}
+
+// CPU is what the client last said of that, -1 if nothing. It may be any number.
+func (b *Bells) CPU() int { return int(b.cpu.Load()) - 1 }
 
 // Slots is the number of doorbells.
 func (b *Bells) Slots() int { return b.slots }

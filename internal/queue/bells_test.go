@@ -53,16 +53,35 @@ func TestBellsLayout(t *testing.T) {
 	b, mem := newBells(t, MaxSlots)
 	b.Ring(0)
 	b.Ring(4096*3 + 64*5 + 7)
+	b.SetCPU(41)
 	for _, tt := range []struct {
 		name string
 		off  int
 		want uint64
 	}{
-		{"summary 0", 0, 1}, {"summary 3", 24, 1 << 5}, {"leaf 0", 128, 1}, {"leaf 197", 128 + 8*(64*3+5), 1 << 7},
+		{"summary 0", 0, 1}, {"summary 3", 24, 1 << 5}, {"CPU", 64, 42}, {"leaf 0", 128, 1}, {"leaf 197", 128 + 8*(64*3+5), 1 << 7},
 	} {
 		if got := binary.NativeEndian.Uint64(mem[tt.off:]); got != tt.want {
 			t.Errorf("%s at %d is %#x, want %#x", tt.name, tt.off, got, tt.want)
 		}
+	}
+}
+
+// What a client says of its CPU is told as it is, sense or not, and nothing if it has
+// said nothing.
+func TestBellsCPU(t *testing.T) {
+	b, _ := newBells(t, 1)
+	if got := b.CPU(); got != -1 {
+		t.Errorf("nothing was said: %d", got)
+	}
+	for _, cpu := range []int{0, 1, 8191, 1<<32 - 2, -1} {
+		b.SetCPU(cpu)
+		if got := b.CPU(); got != cpu {
+			t.Errorf("%d said: %d", cpu, got)
+		}
+	}
+	if b.Rung() {
+		t.Error("that rang a doorbell")
 	}
 }
 

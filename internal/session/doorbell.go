@@ -37,3 +37,12 @@ func (b *Bell) Ring() {
 		b.w.event.Signal()
 	}
 }
+
+// TellCPU says to the device's workers on which CPU this program polls. It is a system
+// call.
+func (s *Session) TellCPU() {
+	cpu := shm.CPU()
+	for _, w := range s.bells {
+		w.bells.SetCPU(cpu)
+	}
+}

@@ -52,6 +52,24 @@ func TestOpen(t *testing.T) {
 }
 
 // A worker is woken when it sleeps, and only then.
+// Every worker learns on which CPU the program polls.
+func TestTellCPU(t *testing.T) {
+	d, s := start(t)
+	d.offer()
+	ok(t, s.Open(t.Context(), "eth0"))
+	for i := range 2 {
+		if got := d.workerBells(i).CPU(); got != -1 {
+			t.Errorf("worker %d was told CPU %d before", i, got)
+		}
+	}
+	s.TellCPU()
+	for i := range 2 {
+		if got := d.workerBells(i).CPU(); got < 0 || got >= 1<<16 {
+			t.Errorf("worker %d was told CPU %d", i, got)
+		}
+	}
+}
+
 func TestBellWakes(t *testing.T) {
 	d, s := start(t)
 	d.offer()

@@ -181,8 +181,3 @@ func Prefetch(addr, n uint64, write bool) error {
 	}
 	return nil
 }
-
-// Yield lets other threads that wait for this CPU run, those of other processes too.
-func Yield() {
-	_, _, _ = unix.RawSyscall(unix.SYS_SCHED_YIELD, 0, 0, 0) // it cannot fail
-}
