@@ -86,6 +86,9 @@ const (
 	// other processes looks for more work at least: to be woken costs such a client a
 	// system call, and the time of several messages.
 	servedSpin = 100 * time.Microsecond
+	// turnTime is how long it looks before it gives way to other processes, as long as
+	// that takes: else a message that comes meanwhile waits for twice that.
+	turnTime = 4 * time.Microsecond
 	// errorPause keeps a waiter that fails from being a busy loop.
 	errorPause = 10 * time.Millisecond
 	// lostPause is the same where the interface is gone: there is nothing to wait
@@ -310,9 +313,11 @@ func (w *worker) stopPolling() {
 // run is the background goroutine.
 func (w *worker) run() {
 	defer w.dev.background.Done()
+	defer w.seat.leave()
 	var lastWork mono.Time
 	for !w.dev.closed.Load() {
 		now := clock()
+		w.seat.settle(w, now)
 		if rest := w.restAfterPoll(now); rest > 0 {
 			w.nap(now, rest)
 			continue
@@ -321,16 +326,16 @@ func (w *worker) run() {
 			w.waitForLock(now)
 			continue
 		}
-		did := w.receive(now)
-		did = w.transmit(now) || did
+		did := w.round(now)
+		held := w.hold.since != 0
 		w.count(ctrBackgroundRounds)
 		w.finish()
 		w.release(background)
 		if did {
 			lastWork = now
 		}
-		if did || w.dev.opts.Poll == PollBusy || lastWork != 0 && now.Sub(lastWork) < w.spinTime() {
-			w.giveWay(did)
+		if did || held || w.dev.opts.Poll == PollBusy || lastWork != 0 && now.Sub(lastWork) < w.spinTime() {
+			w.giveWay(now, did || held)
 			continue
 		}
 		if err := w.sleep(now, lastWork); err != nil {
@@ -352,13 +357,17 @@ func (w *worker) spinTime() time.Duration {
 // giveWay lets others run between two rounds of the background goroutine. Clients in
 // other processes need a CPU to have anything for it to do; without them other
 // goroutines are all that waits.
-func (w *worker) giveWay(did bool) {
+func (w *worker) giveWay(now mono.Time, busy bool) {
 	if w.belled.Load() == nil {
 		runtime.Gosched()
 		return
 	}
-	if !did {
+	if !busy && now.Sub(w.resumed) >= turnTime {
 		shm.Yield()
+		w.resumed = clock()
+	}
+	if w.seat.own {
+		return
 	}
 	// Gosched may wake a thread to look for other goroutines, which takes a CPU from
 	// those whom this is for.

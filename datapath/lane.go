@@ -204,6 +204,7 @@ type doorbells struct {
 	bells *queue.Bells
 	slots []*qp // by doorbell
 	free  []int // doorbells that nobody has, of those in slots
+	rang  bool  // lately; see seat
 }
 
 // hang gives q a doorbell and reports whether there was one.
@@ -270,6 +271,7 @@ func (w *worker) answer() {
 		if !l.bells.Rung() {
 			continue
 		}
+		l.rang = true
 		for _, slot := range w.ringing[:l.bells.Drain(w.ringing[:])] {
 			if int(slot) < len(l.slots) && l.slots[slot] != nil {
 				w.wakeSender(l.slots[slot])

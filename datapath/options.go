@@ -70,6 +70,12 @@ type Options struct {
 	// processes share memory with the device, who have the CPU meanwhile if they want.
 	SpinTime time.Duration
 
+	// OwnThreads has a worker keep a thread while it has clients in other processes. It
+	// then gives way to other processes, never to other goroutines, and keeps its thread
+	// off the CPUs on which these clients poll where it can. The process has to have a
+	// processor (GOMAXPROCS) for each worker beside those that the rest of it needs.
+	OwnThreads bool
+
 	// Window is the most request packets that a queue pair has unacknowledged.
 	// Default 256. All queue pairs together stay below half a ring.
 	Window int

@@ -23,7 +23,7 @@ func (w *worker) receive(now mono.Time) bool {
 		did = w.takeHanded(now) || did
 	}
 	n := w.port.Receive(w.descs)
-	w.rxMore = n >= batchSize
+	w.rxMore, w.received = n >= batchSize, n
 	if n != 0 {
 		did = true
 		w.frames(now, w.descs[:n])

@@ -146,6 +146,9 @@ func (w *worker) layOut(now mono.Time, q *qp, responses bool) (n int) {
 		if fault {
 			continue
 		}
+		if in.Info.Opcode.Operation() != wire.Acknowledge {
+			w.hold.urgent = true
+		}
 		// What comes after a packet that fails does not make sense without it.
 		if to := w.dev.wayOf(q, in); to.at == nil {
 			fault = true
@@ -258,9 +261,10 @@ func (w *worker) push(now mono.Time) {
 		w.out = w.out[:copy(w.out, w.out[n:])]
 		w.kick = true
 	}
-	if !w.kick || w.down && now < w.retryAt {
+	if !w.kick || w.down && now < w.retryAt || w.hold.begin(now, w.received) {
 		return
 	}
+	w.hold.kicked()
 	err := w.port.Kick()
 	if err == nil {
 		w.down = false

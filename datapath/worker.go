@@ -35,6 +35,8 @@ type worker struct {
 	drive
 	flow
 	grace grace
+	hold  hold
+	seat  seat
 
 	dev    *Device
 	id     int
@@ -48,6 +50,7 @@ type worker struct {
 	kept     keepTable
 	unfilled int  // frames that the fill ring should have and has not
 	rxMore   bool // the last batch may not have been all
+	received int  // frames of the last batch
 
 	pkt   wire.Packet
 	segs  [wire.MaxSegments][]byte
@@ -66,6 +69,7 @@ type worker struct {
 	mtu      int        // of the link
 	knownDue mono.Time  // what the word due holds
 	idle     uint32     // polls in a row without work
+	resumed  mono.Time  // when the background goroutine last came back from giving way
 	rounds   uint32     // of the background goroutine that looks for more work
 	lanes    []*lane    // of clients; the first is that of the device itself
 	laidOut  uint64     // bytes of all frames that were laid out
