@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"runtime"
 	"syscall"
 	"time"
 
@@ -26,7 +27,8 @@ const daemonEnv = "ROCE_XDP_BENCH_DAEMON"
 
 // beDaemon serves until standard input ends, which it does with the parent.
 func beDaemon(dir string) (err error) {
-	dev, err := datapath.Open(netns.Ifname, nil)
+	runtime.GOMAXPROCS(runtime.GOMAXPROCS(0) + 1) // as roce-xdp run does, for a worker
+	dev, err := datapath.Open(netns.Ifname, &datapath.Options{OwnThreads: true})
 	if err != nil {
 		return err
 	}
@@ -110,7 +112,7 @@ func (d *daemon) close() error {
 // throughDaemons measures WRITEs between programs at two daemons: three processes, as
 // many threads that poll as there are ends and workers.
 func (m *measures) throughDaemons(ctx context.Context, p *netns.Pair, secs float64) (err error) {
-	r, daemons := &rdmaPair{}, []*daemon{}
+	r, daemons := &rdmaPair{spread: true}, []*daemon{}
 	defer func() {
 		err = errors.Join(err, r.close())
 		for _, d := range daemons {

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"runtime"
 	"sync"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/roce-xdp/roce-xdp/datapath"
 	"github.com/roce-xdp/roce-xdp/internal/connect"
@@ -17,7 +20,12 @@ import (
 
 // rdmaPair are the devices at the two ends of a veth pair, in this process: two
 // threads at work, as in the raw baseline.
-type rdmaPair struct{ a, b *verbs.Context }
+type rdmaPair struct {
+	a, b *verbs.Context
+	// spread keeps the threads of the two ends on CPUs of their own in latency, as the
+	// kernel does with two threads that are alone.
+	spread bool
+}
 
 func openRDMA(p *netns.Pair) (*rdmaPair, error) {
 	r := &rdmaPair{}
@@ -85,14 +93,18 @@ func (r *rdmaPair) latency(ctx context.Context, op perf.Op, size, n int) ([]time
 	var wg sync.WaitGroup
 	var peer error
 	wg.Go(func() {
+		defer r.settle(1)()
 		if _, peer = b.Latency(ctx, n, false, nil); peer != nil {
 			cancel()
 		}
 	})
-	half, err := a.Latency(ctx, n, true, make([]int64, 0, n))
-	if err != nil {
-		cancel()
-	}
+	var half []int64
+	wg.Go(func() {
+		defer r.settle(0)()
+		if half, err = a.Latency(ctx, n, true, make([]int64, 0, n)); err != nil {
+			cancel()
+		}
+	})
 	wg.Wait()
 	if err := errors.Join(err, peer); err != nil {
 		return nil, fmt.Errorf("%s latency: %w", op, err)
@@ -102,6 +114,22 @@ func (r *rdmaPair) latency(ctx context.Context, op perf.Op, size, n int) ([]time
 		out[i] = 2 * time.Duration(h)
 	}
 	return out, nil
+}
+
+// settle has the calling goroutine keep a CPU, where that is called for and there are
+// as many, until the function is called that it returns.
+func (r *rdmaPair) settle(cpu int) (leave func()) {
+	var allowed, one unix.CPUSet
+	if !r.spread || unix.SchedGetaffinity(0, &allowed) != nil || !allowed.IsSet(0) || !allowed.IsSet(1) {
+		return func() {}
+	}
+	one.Set(cpu)
+	runtime.LockOSThread()
+	_ = unix.SchedSetaffinity(0, &one) // it is allowed, as was seen
+	return func() {
+		_ = unix.SchedSetaffinity(0, &allowed)
+		runtime.UnlockOSThread()
+	}
 }
 
 // bandwidth sends messages of size bytes for about d and returns bits and

@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +18,11 @@ const both = "[interface.mem0]\n[interface.mem1]\n"
 
 func TestRun(t *testing.T) {
 	r := newRig(t)
+	procs := runtime.GOMAXPROCS(0)
 	r.start(both)
+	if got := runtime.GOMAXPROCS(0); got != procs+2 {
+		t.Errorf("%d processors for the rest of the daemon and two workers, want %d", got, procs+2)
+	}
 	if want := "roce-xdp: ready: mem0, mem1; sockets in " + r.dir + "\n"; r.out.String() != want {
 		t.Errorf("it said %q, want %q", r.out, want)
 	}
@@ -51,6 +56,9 @@ func TestRun(t *testing.T) {
 		t.Error(err)
 	}
 	r.wantHistory("add mem0, add mem1, shutdown, remove mem0, remove mem1")
+	if got := runtime.GOMAXPROCS(0); got != procs {
+		t.Errorf("%d processors afterwards, %d before", got, procs)
+	}
 	if _, err := r.devices["mem0"].QueryPort(); !errors.Is(err, datapath.ErrClosed) {
 		t.Errorf("the device is not closed: %v", err)
 	}

@@ -49,7 +49,11 @@ func (d *Daemon) openDevice(v *device) error {
 	if err != nil {
 		return errors.Join(err, d.release(v.name, ctx))
 	}
-	d.watchers.Go(func() { d.watch(v.name, dev, events) })
+	addProcs(dev.Workers())
+	d.watchers.Go(func() {
+		defer addProcs(-dev.Workers())
+		d.watch(v.name, dev, events)
+	})
 	d.mu.Lock()
 	v.dev, v.ctx, v.err = dev, ctx, nil
 	d.mu.Unlock()

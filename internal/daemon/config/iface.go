@@ -72,6 +72,7 @@ func (c *Config) Options(name string) *datapath.Options {
 		NoSocket:    value(i.NoSocket),
 		Poll:        datapath.PollPolicy(value(i.Poll)),
 		SpinTime:    value(i.SpinTime).Std(),
+		OwnThreads:  true,
 		Window:      value(i.Window),
 		KeepBudget:  orNone(i.KeepBudget),
 		Congestion:  value(i.Congestion).verbs(),

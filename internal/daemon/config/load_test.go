@@ -116,7 +116,7 @@ func TestLoadFile(t *testing.T) {
 		Mode: bpf.ModeGeneric, Socket: xsk.ZeroCopy, Queues: 4, Frames: 1024, FrameSize: 2048, RingSize: 512, HugePages: true,
 		BusyPoll: xsk.BusyPoll{Usecs: 20, Budget: 16}, UnknownQPN: bpf.ActionPass, NoSocket: bpf.ActionPass,
 		PinDir: "/sys/fs/bpf/other/eth0", Poll: datapath.PollBusy, SpinTime: 7 * time.Microsecond, Window: 64,
-		KeepBudget: -1, Congestion: verbs.CongestionDCQCN, LineRate: 25e9, CNPInterval: -1,
+		KeepBudget: -1, Congestion: verbs.CongestionDCQCN, LineRate: 25e9, CNPInterval: -1, OwnThreads: true,
 	}
 	if got := c.Options("eth0"); !equalOptions(*got, want) {
 		t.Errorf("eth0: %+v\nwant  %+v", *got, want)
@@ -124,7 +124,7 @@ func TestLoadFile(t *testing.T) {
 	// The other has the defaults, and a directory that a BPF file system takes.
 	want = datapath.Options{
 		Mode: bpf.ModeNative, Poll: datapath.PollBusy, Window: 64, PinDir: "/sys/fs/bpf/other/eth1%2E100",
-		Congestion: verbs.CongestionNone,
+		Congestion: verbs.CongestionNone, OwnThreads: true,
 	}
 	if got := c.Options("eth1.100"); !equalOptions(*got, want) {
 		t.Errorf("eth1.100: %+v\nwant      %+v", *got, want)
