@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"context"
 	"fmt"
 	"sync/atomic"
 
@@ -112,27 +113,31 @@ type handleRoute struct {
 	route route
 }
 
-// CreateAH finds the way to a peer and keeps it under a handle. Errors are those
-// of Modify with AV.
-func (c *Client) CreateAH(pd uint32, av *ibv.AddressVector) (uint32, error) {
+// CreateAH finds the way to a peer and keeps it under a handle. Until when it waits
+// for the next hop, and its errors, are those of Modify with AV.
+func (c *Client) CreateAH(ctx context.Context, pd uint32, av *ibv.AddressVector) (uint32, error) {
 	if err := c.enterPD(pd); err != nil {
 		return 0, err
 	}
-	h, err := c.createAH(pd, av)
+	var h uint32
+	err := c.patiently(ctx, func(ctx context.Context) (err error) {
+		h, err = c.createAH(ctx, pd, av)
+		return err
+	})
 	if err != nil {
 		c.dev.leavePD(pd)
 	}
 	return h, err
 }
 
-func (c *Client) createAH(pd uint32, av *ibv.AddressVector) (uint32, error) {
+func (c *Client) createAH(ctx context.Context, pd uint32, av *ibv.AddressVector) (uint32, error) {
 	d := c.dev
 	if av == nil {
 		return 0, fmt.Errorf("%w: no address vector", ErrInvalid)
 	}
 	for {
 		changes := d.changes.Load()
-		self, r, err := d.findRoute(av)
+		self, r, err := d.findRoute(ctx, av)
 		if err != nil {
 			return 0, err
 		}

@@ -26,7 +26,7 @@ func domain(t *testing.T, d *Device) uint32 {
 
 func handleOf(t *testing.T, d *Device, pd uint32, av ibv.AddressVector) uint32 {
 	t.Helper()
-	h, err := d.CreateAH(pd, &av)
+	h, err := d.CreateAH(t.Context(), pd, &av)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -55,15 +55,15 @@ func TestCreateAHRefuses(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			av := good
 			tt.change(&av)
-			if _, err := r.a.CreateAH(pd, &av); !errors.Is(err, tt.want) {
+			if _, err := r.a.CreateAH(t.Context(), pd, &av); !errors.Is(err, tt.want) {
 				t.Errorf("error %v, want %v", err, tt.want)
 			}
 		})
 	}
-	if _, err := r.a.CreateAH(pd, nil); !errors.Is(err, ErrInvalid) {
+	if _, err := r.a.CreateAH(t.Context(), pd, nil); !errors.Is(err, ErrInvalid) {
 		t.Errorf("no address vector: %v", err)
 	}
-	if _, err := r.a.CreateAH(pd+77, &good); !errors.Is(err, ErrInvalid) {
+	if _, err := r.a.CreateAH(t.Context(), pd+77, &good); !errors.Is(err, ErrInvalid) {
 		t.Errorf("unknown domain: %v", err)
 	}
 	if err := r.a.DestroyAH(1234); !errors.Is(err, ErrInvalid) {
@@ -120,7 +120,7 @@ func TestAHLimit(t *testing.T) {
 		r.a.handles[1<<20+i] = nil
 	}
 	r.a.mu.Unlock()
-	if _, err := r.a.CreateAH(pd, &ibv.AddressVector{DGID: gidOf(addrB)}); !errors.Is(err, ErrLimit) {
+	if _, err := r.a.CreateAH(t.Context(), pd, &ibv.AddressVector{DGID: gidOf(addrB)}); !errors.Is(err, ErrLimit) {
 		t.Errorf("error %v", err)
 	}
 	clear(r.a.handles)
@@ -277,7 +277,7 @@ func TestAHAfterClose(t *testing.T) {
 	if err := r.a.DestroyAH(h); err != nil {
 		t.Errorf("destroy: %v", err)
 	}
-	if _, err := r.a.CreateAH(pd, &ibv.AddressVector{DGID: gidOf(addrB)}); !errors.Is(err, ErrClosed) {
+	if _, err := r.a.CreateAH(t.Context(), pd, &ibv.AddressVector{DGID: gidOf(addrB)}); !errors.Is(err, ErrClosed) {
 		t.Errorf("create: %v", err)
 	}
 	if a, err := r.b.QueryDevice(); err != nil || a.MaxAH != maxAH {

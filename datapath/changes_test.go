@@ -233,7 +233,7 @@ func TestChangeWhileConnecting(t *testing.T) {
 	}
 	r.routes[0].set(peer, old)
 	r.routes[0].during = during
-	if err := q.Modify(&attr, rtrMask); err != nil {
+	if err := q.Modify(t.Context(), &attr, rtrMask); err != nil {
 		t.Fatal(err)
 	}
 	if got := q.route.fields.DstMAC; got != moved {
@@ -282,10 +282,10 @@ func TestInterfaceGone(t *testing.T) {
 	if s := idle.state; s != ibv.QPStateErr {
 		t.Errorf("the queue pair in INIT is in %v", s)
 	}
-	if err := idle.Modify(&ibv.QPAttr{State: ibv.QPStateReset}, ibv.QPAttrState); err != nil {
+	if err := idle.Modify(t.Context(), &ibv.QPAttr{State: ibv.QPStateReset}, ibv.QPAttrState); err != nil {
 		t.Errorf("to RESET: %v", err)
 	}
-	if err := idle.Modify(&ibv.QPAttr{State: ibv.QPStateInit, Port: 1}, initMask); !errors.Is(err, ErrInterface) {
+	if err := idle.Modify(t.Context(), &ibv.QPAttr{State: ibv.QPStateInit, Port: 1}, initMask); !errors.Is(err, ErrInterface) {
 		t.Errorf("to INIT: %v, want ErrInterface", err)
 	}
 	if port, err := r.ca.QueryPort(); err != nil || port.State != verbs.PortDown {

@@ -160,7 +160,7 @@ func TestClientLimits(t *testing.T) {
 			return s.Destroy, nil
 		}},
 		{"ah", func() (func() error, error) {
-			h, err := c.CreateAH(pd, &av)
+			h, err := c.CreateAH(t.Context(), pd, &av)
 			return func() error { return c.DestroyAH(h) }, err
 		}},
 		{"xrcd", func() (func() error, error) {
@@ -227,7 +227,7 @@ func TestClientsHaveNoPartInEachOther(t *testing.T) {
 	target, err := mine.CreateQP(&verbs.ProviderQPInit{Type: ibv.QPTypeXRCRecv, XRCD: xrcd})
 	try(err)
 	av := &ibv.AddressVector{DGID: gidOf(addrB)}
-	ah, err := mine.CreateAH(pd, av)
+	ah, err := mine.CreateAH(t.Context(), pd, av)
 	try(err)
 	first := func(_ any, err error) error { return err }
 	qp := func(init verbs.ProviderQPInit) error {
@@ -241,7 +241,7 @@ func TestClientsHaveNoPartInEachOther(t *testing.T) {
 		"implicit in pd":      first(c.RegisterImplicit(pd, 0)),
 		"window in pd":        first(c.AllocMW(pd, ibv.MWType1)),
 		"fast region in pd":   first(c.AllocFastMR(pd, 8)),
-		"handle in pd":        first(c.CreateAH(pd, av)),
+		"handle in pd":        first(c.CreateAH(t.Context(), pd, av)),
 		"advise in pd":        c.AdviseMemory(pd, ibv.AdvisePrefetch, nil),
 		"deregister":          c.DeregisterMemory(mr),
 		"reregister":          first(c.ReregisterMemory(mr, &verbs.ProviderRereg{Flags: ibv.ReregAccess})),

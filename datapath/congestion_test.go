@@ -95,8 +95,8 @@ func TestCongestionIsChosen(t *testing.T) {
 		pq, err := r.a.CreateQP(in)
 		must(t, err)
 		q := pq.(*qp)
-		must(t, q.Modify(&ibv.QPAttr{State: ibv.QPStateInit, Port: 1}, ibv.QPAttrState|ibv.QPAttrPKeyIndex|ibv.QPAttrPort|ibv.QPAttrAccessFlags))
-		must(t, q.Modify(&ibv.QPAttr{State: ibv.QPStateRTR, PathMTU: ibv.MTU1024, DestQPN: 17, AV: ibv.AddressVector{DGID: gidOf(addrB), TrafficClass: 0x69}},
+		must(t, q.Modify(t.Context(), &ibv.QPAttr{State: ibv.QPStateInit, Port: 1}, ibv.QPAttrState|ibv.QPAttrPKeyIndex|ibv.QPAttrPort|ibv.QPAttrAccessFlags))
+		must(t, q.Modify(t.Context(), &ibv.QPAttr{State: ibv.QPStateRTR, PathMTU: ibv.MTU1024, DestQPN: 17, AV: ibv.AddressVector{DGID: gidOf(addrB), TrafficClass: 0x69}},
 			ibv.QPAttrState|ibv.QPAttrAV|ibv.QPAttrPathMTU|ibv.QPAttrDestQPN|ibv.QPAttrRQPSN|ibv.QPAttrMaxDestRDAtomic|ibv.QPAttrMinRNRTimer))
 		tos := uint8(0x69)
 		if tt.want {

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -116,7 +117,9 @@ type steering interface {
 
 // resolver finds the link-layer address of the next hop.
 type resolver interface {
-	resolve(l leg) (nextHop, error)
+	// resolve waits for the next hop to answer until ctx ends, for resolve.DefaultWait if that
+	// has no deadline.
+	resolve(ctx context.Context, l leg) (nextHop, error)
 	// hop is its address alone, which is known without asking anybody.
 	hop(l leg) (netip.Addr, error)
 }

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"sync"
@@ -98,7 +99,7 @@ func newRig(t testing.TB, o rigOptions) *rig {
 }
 
 func (r *rig) device(side int, opts Options, u *xsk.UMEM, mac [6]byte, addr netip.Addr, mtu int) *Device {
-	r.steered[side], r.routes[side] = &fakeSteer{qpns: map[uint32]bool{}, addrs: map[netip.Addr]bool{}}, &fakeRoutes{macs: map[netip.Addr][6]byte{}, hops: map[netip.Addr]netip.Addr{}}
+	r.steered[side], r.routes[side] = &fakeSteer{qpns: map[uint32]bool{}, addrs: map[netip.Addr]bool{}}, &fakeRoutes{macs: map[netip.Addr][6]byte{}, hops: map[netip.Addr]netip.Addr{}, silent: make(chan struct{}, 64)}
 	r.joined[side] = &fakeJoins{groups: map[netip.Addr]bool{}}
 	c := config{
 		opts: opts, umem: u, steer: r.steered[side], routes: r.routes[side], joins: r.joined[side], mode: "memory",
@@ -212,6 +213,8 @@ type fakeRoutes struct {
 	asked int
 	// during runs once, after the next question has been answered.
 	during func()
+	// silent has an element for each question about addrSilent, which never answers.
+	silent chan struct{}
 }
 
 func (f *fakeRoutes) set(a netip.Addr, mac [6]byte) {
@@ -220,7 +223,12 @@ func (f *fakeRoutes) set(a netip.Addr, mac [6]byte) {
 	f.macs[a] = mac
 }
 
-func (f *fakeRoutes) resolve(l leg) (nextHop, error) {
+func (f *fakeRoutes) resolve(ctx context.Context, l leg) (nextHop, error) {
+	if l.dst == addrSilent {
+		f.silent <- struct{}{}
+		<-ctx.Done()
+		return nextHop{}, ctx.Err()
+	}
 	hop, err := f.answer(l.dst)
 	if do := f.during; do != nil {
 		f.during = nil

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"context"
 	"net/netip"
 	"sync"
 	"time"
@@ -38,7 +39,7 @@ func newHopCache(from resolver) *hopCache {
 
 // resolve answers from memory, or asks. Failures are not remembered: the peer
 // may be there the next time.
-func (c *hopCache) resolve(key leg) (nextHop, error) {
+func (c *hopCache) resolve(ctx context.Context, key leg) (nextHop, error) {
 	c.mu.Lock()
 	known, ok := c.recent[key]
 	epoch := c.epoch
@@ -46,7 +47,7 @@ func (c *hopCache) resolve(key leg) (nextHop, error) {
 	if ok && c.now() < known.until {
 		return known.hop, nil
 	}
-	hop, err := c.from.resolve(key)
+	hop, err := c.from.resolve(ctx, key)
 	if err != nil {
 		return hop, err
 	}

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"context"
 	"errors"
 	"net/netip"
 	"testing"
@@ -16,20 +17,20 @@ func TestHopCache(t *testing.T) {
 	c.now = func() mono.Time { return now }
 	check := func(when string, dst netip.Addr, mac [6]byte, asked int) {
 		t.Helper()
-		hop, err := c.resolve(leg{1, addrA, dst})
+		hop, err := c.resolve(t.Context(), leg{1, addrA, dst})
 		if err != nil || hop.mac != mac || routes.asked != asked {
 			t.Errorf("%s: %+v, %v after %d questions; want %x after %d", when, hop, err, routes.asked, mac, asked)
 		}
 	}
 	check("first", addrB, macB, 1)
 	check("again", addrB, macB, 1)
-	if _, err := c.resolve(leg{1, addrA, peer}); !errors.Is(err, ErrNoNeighbour) {
+	if _, err := c.resolve(t.Context(), leg{1, addrA, peer}); !errors.Is(err, ErrNoNeighbour) {
 		t.Errorf("a peer that is not there: %v", err)
 	}
 	routes.set(peer, macA)
 	check("failures are not remembered", peer, macA, 3)
 	check("the other is still known", addrB, macB, 3)
-	if hop, err := c.resolve(leg{1, peer, addrB}); err != nil || hop.mac != macB || routes.asked != 4 {
+	if hop, err := c.resolve(t.Context(), leg{1, peer, addrB}); err != nil || hop.mac != macB || routes.asked != 4 {
 		t.Errorf("another source: %+v, %v after %d questions", hop, err, routes.asked)
 	}
 
@@ -51,10 +52,10 @@ func TestHopCacheChangesMeanwhile(t *testing.T) {
 	c := newHopCache(nil)
 	c.from = resolverFunc(func(l leg) (nextHop, error) {
 		c.forget()
-		return routes.resolve(l)
+		return routes.resolve(t.Context(), l)
 	})
 	for i := range 3 {
-		if hop, err := c.resolve(leg{1, addrA, addrB}); err != nil || hop.mac != macB || routes.asked != i+1 {
+		if hop, err := c.resolve(t.Context(), leg{1, addrA, addrB}); err != nil || hop.mac != macB || routes.asked != i+1 {
 			t.Errorf("%+v, %v after %d questions", hop, err, routes.asked)
 		}
 	}
@@ -64,7 +65,7 @@ func TestHopCacheIsBounded(t *testing.T) {
 	c := newHopCache(resolverFunc(func(l leg) (nextHop, error) { return nextHop{addr: l.dst}, nil }))
 	for i := range 3 * maxHops {
 		dst := netip.AddrFrom4([4]byte{10, 0, byte(i >> 8), byte(i)})
-		if hop, err := c.resolve(leg{1, addrA, dst}); err != nil || hop.addr != dst {
+		if hop, err := c.resolve(t.Context(), leg{1, addrA, dst}); err != nil || hop.addr != dst {
 			t.Fatalf("%v: %+v, %v", dst, hop, err)
 		}
 	}
@@ -75,7 +76,7 @@ func TestHopCacheIsBounded(t *testing.T) {
 
 type resolverFunc func(l leg) (nextHop, error)
 
-func (f resolverFunc) resolve(l leg) (nextHop, error) { return f(l) }
+func (f resolverFunc) resolve(_ context.Context, l leg) (nextHop, error) { return f(l) }
 
 func (f resolverFunc) hop(l leg) (netip.Addr, error) {
 	hop, err := f(l)

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"net"
@@ -69,7 +70,7 @@ func (noSteering) Counters() ([]bpf.Counter, error) { return nil, nil }
 // themselves. It does not change.
 type neighborTable map[netip.Addr]net.HardwareAddr
 
-func (t neighborTable) resolve(l leg) (nextHop, error) {
+func (t neighborTable) resolve(_ context.Context, l leg) (nextHop, error) {
 	mac, ok := t[l.dst]
 	if !ok || len(mac) != 6 {
 		return nextHop{}, fmt.Errorf("%w: from %s to %s: it is no neighbour", ErrNoRoute, l.src, l.dst)
@@ -78,7 +79,7 @@ func (t neighborTable) resolve(l leg) (nextHop, error) {
 }
 
 func (t neighborTable) hop(l leg) (netip.Addr, error) {
-	hop, err := t.resolve(l)
+	hop, err := t.resolve(context.Background(), l)
 	return hop.addr, err
 }
 

@@ -26,7 +26,7 @@ func (r *rig) initQP() *qp {
 	r.t.Helper()
 	p, err := r.a.CreateQP(initOf(r.t.(*testing.T), r.a))
 	if err == nil {
-		err = p.Modify(&ibv.QPAttr{State: ibv.QPStateInit, Port: 1}, initMask)
+		err = p.Modify(r.t.Context(), &ibv.QPAttr{State: ibv.QPStateInit, Port: 1}, initMask)
 	}
 	if err != nil {
 		r.t.Fatal(err)
@@ -68,7 +68,7 @@ func TestModifyToRTR(t *testing.T) {
 			q := r.initQP()
 			attr := rtrAttr()
 			tt.change(&attr)
-			err := q.Modify(&attr, rtrMask)
+			err := q.Modify(t.Context(), &attr, rtrMask)
 			if !errors.Is(err, tt.want) || tt.want != nil && !strings.Contains(err.Error(), tt.says) {
 				t.Errorf("error %v, want %v: %q", err, tt.want, tt.says)
 			}
@@ -89,7 +89,7 @@ func TestModifyAsksLate(t *testing.T) {
 	r := newRig(t, rigOptions{})
 	q := r.initQP()
 	attr := rtrAttr()
-	if err := q.Modify(&attr, rtrMask&^ibv.QPAttrDestQPN); !errors.Is(err, transport.ErrAttrMask) {
+	if err := q.Modify(t.Context(), &attr, rtrMask&^ibv.QPAttrDestQPN); !errors.Is(err, transport.ErrAttrMask) {
 		t.Errorf("error %v", err)
 	}
 	if r.routes[0].asked != 0 {
@@ -161,7 +161,7 @@ func TestAddressVectorFields(t *testing.T) {
 	q := r.initQP()
 	attr := rtrAttr()
 	attr.AV = ibv.AddressVector{DGID: gidOf(peer), SGIDIndex: 1, FlowLabel: 0x5BA59, HopLimit: 3, TrafficClass: 0x2a, Port: 1}
-	if err := q.Modify(&attr, rtrMask); err != nil {
+	if err := q.Modify(t.Context(), &attr, rtrMask); err != nil {
 		t.Fatal(err)
 	}
 	f := q.route.fields

@@ -338,7 +338,7 @@ func TestClosedDevice(t *testing.T) {
 		"create qp":    func() error { _, err := r.a.CreateQP(sameInit(q)); return err },
 		"counters":     func() error { _, err := r.a.Counters(); return err },
 		"query qp":     func() error { _, err := q.Query(); return err },
-		"modify qp":    func() error { return q.Modify(&ibv.QPAttr{State: ibv.QPStateErr}, ibv.QPAttrState) },
+		"modify qp":    func() error { return q.Modify(t.Context(), &ibv.QPAttr{State: ibv.QPStateErr}, ibv.QPAttrState) },
 	} {
 		if err := call(); !errors.Is(err, ErrClosed) {
 			t.Errorf("%s: %v", name, err)

@@ -93,7 +93,7 @@ func (o *opening) open(opts *Options) (*Device, error) {
 		c.ports, c.waiters = append(c.ports, s), append(c.waiters, w)
 	}
 	d := newDevice(c)
-	d.hops = newHopCache(&netResolver{from: o.paths, closed: d.hurry})
+	d.hops = newHopCache(&netResolver{from: o.paths})
 	d.routes, d.paths = d.hops, o.paths
 	return d, o.start(d)
 }

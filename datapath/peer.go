@@ -51,7 +51,7 @@ func (d *Device) Resolve(ctx context.Context, req *verbs.ResolveRequest) (verbs.
 		return s.local(i)
 	}
 	if d.paths == nil {
-		return s.neighbour()
+		return s.neighbour(ctx)
 	}
 	return s.find(ctx)
 }
@@ -123,7 +123,7 @@ func (s *search) local(i int) (verbs.Resolution, error) {
 
 // neighbour is the answer of a device that has no kernel behind it, or for an
 // address of which the kernel knows nothing.
-func (s *search) neighbour() (verbs.Resolution, error) {
+func (s *search) neighbour(ctx context.Context) (verbs.Resolution, error) {
 	i := s.index(func(e ownAddr) bool {
 		return e.addr == s.src() || !s.req.Src.IsValid() && e.addr.Is4() == s.dst().Is4()
 	})
@@ -141,7 +141,7 @@ func (s *search) neighbour() (verbs.Resolution, error) {
 	if e := s.gids.entries[i]; e.oif == 0 {
 		hop, err = s.dev.staticHop(e.place, s.dst())
 	} else {
-		hop, err = s.dev.routes.resolve(leg{e.oif, e.addr, s.dst()})
+		hop, err = s.dev.routes.resolve(ctx, leg{e.oif, e.addr, s.dst()})
 	}
 	res.NextHop, res.DstMAC = hop.addr, hop.mac
 	return res, err
@@ -150,7 +150,7 @@ func (s *search) neighbour() (verbs.Resolution, error) {
 // find asks the kernel for a way through an interface of the device.
 func (s *search) find(ctx context.Context) (verbs.Resolution, error) {
 	if s.req.Src.IsValid() && s.index(func(e ownAddr) bool { return e.addr == s.src() && e.oif != 0 }) < 0 {
-		return s.neighbour()
+		return s.neighbour(ctx)
 	}
 	var first error
 	for _, name := range s.interfaces() {

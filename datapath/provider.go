@@ -89,8 +89,8 @@ func (d *Device) CreateQP(attr *verbs.ProviderQPInit) (verbs.ProviderQP, error) 
 }
 
 // CreateAH is Client.CreateAH.
-func (d *Device) CreateAH(pd uint32, av *ibv.AddressVector) (uint32, error) {
-	return d.root.CreateAH(pd, av)
+func (d *Device) CreateAH(ctx context.Context, pd uint32, av *ibv.AddressVector) (uint32, error) {
+	return d.root.CreateAH(ctx, pd, av)
 }
 
 // DestroyAH is Client.DestroyAH.

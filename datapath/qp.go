@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -283,12 +284,31 @@ func (q *qp) Query() (attr ibv.QPAttr, err error) {
 	return attr, nil
 }
 
-// Modify changes attributes and state. With AV it finds the way to the peer
-// first, which may take as long as the peer needs to answer for its address.
-func (q *qp) Modify(attr *ibv.QPAttr, mask ibv.AttrMask) error {
+// Modify changes attributes and state. With AV it finds the way to the peer first,
+// which may take as long as the peer needs to answer for its address: until ctx ends,
+// resolve.DefaultWait if that has no deadline. Meanwhile nothing else of the queue pair is
+// held up, and what happens to it then counts.
+func (q *qp) Modify(ctx context.Context, attr *ibv.QPAttr, mask ibv.AttrMask) error {
+	return q.modifyFor(ctx, q.owner, attr, mask)
+}
+
+// modifyFor is Modify by a client that has the queue pair.
+func (q *qp) modifyFor(ctx context.Context, c *Client, attr *ibv.QPAttr, mask ibv.AttrMask) error {
+	if err := q.checkModify(attr, mask); err != nil {
+		return err
+	}
+	if mask&ibv.QPAttrAV == 0 {
+		return q.take(attr, mask, ibv.GID{}, nil)
+	}
+	return c.patiently(ctx, func(ctx context.Context) error { return q.direct(ctx, attr, mask) })
+}
+
+// checkModify refuses what the device, or the client, may not.
+func (q *qp) checkModify(attr *ibv.QPAttr, mask ibv.AttrMask) error {
 	q.modify.Lock()
-	defer q.modify.Unlock()
-	if q.destroyed {
+	gone := q.destroyed
+	q.modify.Unlock()
+	if gone {
 		return ErrClosed
 	}
 	if err := q.owner.checkQKey(attr, mask); err != nil {
@@ -300,33 +320,20 @@ func (q *qp) Modify(attr *ibv.QPAttr, mask ibv.AttrMask) error {
 		}
 	}
 	if mask&ibv.QPAttrPathMTU != 0 {
-		if err := q.dev.checkMTU(attr.PathMTU); err != nil {
-			return err
-		}
-	}
-	var err error
-	if mask&ibv.QPAttrAV != 0 {
-		err = q.direct(attr, mask)
-	} else {
-		err = q.apply(attr, mask, ibv.GID{}, nil)
-	}
-	if err != nil {
-		return err
-	}
-	if mask&ibv.QPAttrState != 0 {
-		q.dev.setConnected(q, q.cfg.Type.Reliable() && attr.State >= ibv.QPStateRTR && attr.State <= ibv.QPStateSQD)
+		return q.dev.checkMTU(attr.PathMTU)
 	}
 	return nil
 }
 
 // direct is Modify with an address vector.
-func (q *qp) direct(attr *ibv.QPAttr, mask ibv.AttrMask) error {
-	if err := q.precheck(attr, mask); err != nil {
+func (q *qp) direct(ctx context.Context, attr *ibv.QPAttr, mask ibv.AttrMask) error {
+	remote, err := q.precheck(attr, mask)
+	if err != nil {
 		return err
 	}
 	for {
 		changes := q.dev.changes.Load()
-		self, r, err := q.findRoute(attr, mask)
+		self, r, err := q.findRoute(ctx, attr, remote)
 		if err != nil {
 			return err
 		}
@@ -340,6 +347,8 @@ func (q *qp) direct(attr *ibv.QPAttr, mask ibv.AttrMask) error {
 // false when something has changed meanwhile, since the route may be true no more.
 func (q *qp) takeRoute(attr *ibv.QPAttr, mask ibv.AttrMask, self ibv.GID, r route, changes uint64) (done bool, err error) {
 	d := q.dev
+	q.modify.Lock()
+	defer q.modify.Unlock()
 	d.routing.Lock()
 	defer d.routing.Unlock()
 	if d.changes.Load() != changes {
@@ -349,11 +358,32 @@ func (q *qp) takeRoute(attr *ibv.QPAttr, mask ibv.AttrMask, self ibv.GID, r rout
 	if err := at.lay(&r); err != nil {
 		return false, err
 	}
-	if err := q.apply(attr, mask, self, &at); err != nil {
+	if err := q.takeLocked(attr, mask, self, &at); err != nil {
 		return false, err
 	}
 	d.setRoute(q, r)
 	return true, nil
+}
+
+// take applies attributes unless the queue pair is gone.
+func (q *qp) take(attr *ibv.QPAttr, mask ibv.AttrMask, self ibv.GID, at *whereabouts) error {
+	q.modify.Lock()
+	defer q.modify.Unlock()
+	return q.takeLocked(attr, mask, self, at)
+}
+
+// takeLocked is take for who holds the lock.
+func (q *qp) takeLocked(attr *ibv.QPAttr, mask ibv.AttrMask, self ibv.GID, at *whereabouts) error {
+	if q.destroyed {
+		return ErrClosed
+	}
+	if err := q.apply(attr, mask, self, at); err != nil {
+		return err
+	}
+	if mask&ibv.QPAttrState != 0 {
+		q.dev.setConnected(q, q.cfg.Type.Reliable() && attr.State >= ibv.QPStateRTR && attr.State <= ibv.QPStateSQD)
+	}
+	return nil
 }
 
 // apply has the engine take attributes, and the queue pair a way if there is one.
@@ -375,17 +405,20 @@ func (q *qp) apply(attr *ibv.QPAttr, mask ibv.AttrMask, self ibv.GID, at *wherea
 }
 
 // precheck refuses a transition that cannot be before time is spent on the way
-// to the peer.
-func (q *qp) precheck(attr *ibv.QPAttr, mask ibv.AttrMask) error {
+// to the peer, and returns the number of the peer's queue pair.
+func (q *qp) precheck(attr *ibv.QPAttr, mask ibv.AttrMask) (remote uint32, err error) {
 	now, err := q.Query()
 	if err != nil {
-		return err
+		return 0, err
 	}
-	next := now.State
+	next, remote := now.State, now.DestQPN
 	if mask&ibv.QPAttrState != 0 {
 		next = attr.State
 	}
-	return transport.CheckTransition(q.cfg.Type, now.State, next, mask)
+	if mask&ibv.QPAttrDestQPN != 0 {
+		remote = attr.DestQPN
+	}
+	return remote, transport.CheckTransition(q.cfg.Type, now.State, next, mask)
 }
 
 // Destroy frees the queue pair and returns when nothing can reach it or, through

@@ -56,7 +56,7 @@ func (d *Device) followRoutes() {
 		if err != nil || now == hop {
 			continue
 		}
-		next, err := d.routes.resolve(l)
+		next, err := d.routes.resolve(lifetime(d.hurry), l)
 		if err != nil {
 			continue
 		}

@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 
@@ -27,8 +28,8 @@ type route struct {
 }
 
 // findRoute finds the way to the peer of an address vector, all but the source
-// port, and the own address that it names.
-func (d *Device) findRoute(av *ibv.AddressVector) (self ibv.GID, r route, err error) {
+// port, and the own address that it names. It waits for the next hop until ctx ends.
+func (d *Device) findRoute(ctx context.Context, av *ibv.AddressVector) (self ibv.GID, r route, err error) {
 	dst := addrOf(av.DGID)
 	d.mu.Lock()
 	src, ok := d.gids.at(av.SGIDIndex)
@@ -51,7 +52,7 @@ func (d *Device) findRoute(av *ibv.AddressVector) (self ibv.GID, r route, err er
 	case src.oif == 0:
 		hop, err = d.staticHop(src.place, dst)
 	default:
-		hop, err = d.routes.resolve(leg{src.oif, src.addr, dst})
+		hop, err = d.routes.resolve(ctx, leg{src.oif, src.addr, dst})
 	}
 	if err != nil {
 		return self, r, err
@@ -62,21 +63,13 @@ func (d *Device) findRoute(av *ibv.AddressVector) (self ibv.GID, r route, err er
 	}}, nil
 }
 
-// findRoute finds the way of a connection.
-func (q *qp) findRoute(attr *ibv.QPAttr, mask ibv.AttrMask) (self ibv.GID, r route, err error) {
+// findRoute finds the way of a connection to a queue pair number of the peer.
+func (q *qp) findRoute(ctx context.Context, attr *ibv.QPAttr, remote uint32) (self ibv.GID, r route, err error) {
 	if dst := attr.AV.DGID.Addr(); dst.IsMulticast() {
 		return self, r, fmt.Errorf("%w: %s is not the address of a peer: datagrams go to groups, connections do not", ErrInvalid, dst)
 	}
-	if self, r, err = q.dev.findRoute(&attr.AV); err != nil {
+	if self, r, err = q.dev.findRoute(ctx, &attr.AV); err != nil {
 		return self, r, err
-	}
-	remote := attr.DestQPN
-	if mask&ibv.QPAttrDestQPN == 0 {
-		now, err := q.Query()
-		if err != nil {
-			return self, r, err
-		}
-		remote = now.DestQPN
 	}
 	label := r.fields.FlowLabel
 	if label == 0 {

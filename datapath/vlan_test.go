@@ -202,7 +202,7 @@ func TestVLANOfOptions(t *testing.T) {
 	if f := r.a.handles[h].route.fields; f.DstMAC != macB || !f.Tagged || f.VLAN != 7 {
 		t.Errorf("handle of %+v", f)
 	}
-	_, err := r.a.CreateAH(pd, &ibv.AddressVector{DGID: gidOf(peer.Next()), SGIDIndex: 1})
+	_, err := r.a.CreateAH(t.Context(), pd, &ibv.AddressVector{DGID: gidOf(peer.Next()), SGIDIndex: 1})
 	if !errors.Is(err, ErrNoNeighbour) || !strings.Contains(err.Error(), "name 198.51.100.3 in VLANAddr.Neighbors") {
 		t.Errorf("a peer that is not named: %v", err)
 	}

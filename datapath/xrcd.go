@@ -2,6 +2,7 @@ package datapath
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -158,6 +159,11 @@ type target struct {
 	*qp
 	owner *Client
 	gone  bool // guarded by the worker's lock
+}
+
+// Modify is that of the queue pair, which ends early when the client of this handle does.
+func (h *target) Modify(ctx context.Context, attr *ibv.QPAttr, mask ibv.AttrMask) error {
+	return h.modifyFor(ctx, h.owner, attr, mask)
 }
 
 // createTarget makes a target on the worker of its domain.

@@ -227,8 +227,9 @@ struct roce_xdp_map_segment_reply {
 	uint64_t size;
 };
 
-/* Cancel ends the request with number Seq, if it still runs. It has no effect of
- * its own otherwise. */
+/* Cancel ends the request with number Seq, if it still waits. That is answered with
+ * StatusCancelled and has then done nothing; what was done by then is answered as ever.
+ * It has no effect of its own otherwise. */
 struct roce_xdp_cancel {
 	uint32_t seq;
 	uint32_t pad;
@@ -621,7 +622,8 @@ struct roce_xdp_qp_attr {
 	uint8_t pad[5];
 };
 
-/* ModifyQP sets the attributes that Mask names. */
+/* ModifyQP sets the attributes that Mask names. With those of a path it waits for the
+ * next hop to answer, which OpCancel ends. */
 struct roce_xdp_modify_qp {
 	uint64_t handle;
 	uint64_t wait_ns; /* how long to wait for the next hop; 0: as long as the device does */
@@ -636,9 +638,10 @@ struct roce_xdp_mcast {
 	uint8_t group[16];
 };
 
-/* CreateAH asks for an address handle. */
+/* CreateAH asks for an address handle. It waits as ModifyQP does. */
 struct roce_xdp_create_ah {
 	struct roce_xdp_address_vector av;
+	uint64_t wait_ns; /* how long to wait for the next hop; 0: as long as the device does */
 	uint32_t pd;
 	uint32_t pad;
 };

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -23,8 +24,18 @@ type AH struct {
 // answer for its link-layer address. Changes of that are followed until Destroy.
 // A multicast group has its link-layer address by itself.
 func (pd *PD) CreateAH(av *AddressVector) (*AH, error) {
+	return pd.CreateAHContext(context.Background(), av)
+}
+
+// CreateAHContext is CreateAH which waits until ctx ends, if that has a deadline also
+// longer than 3 s. When ctx is cancelled the error is that of ctx, unless the handle was
+// made by then; with an error there is none.
+func (pd *PD) CreateAHContext(ctx context.Context, av *AddressVector) (*AH, error) {
 	if av == nil {
 		return nil, opErr("create ah", pd.name(), invalid("no address vector"))
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, opErr("create ah", pd.name(), err)
 	}
 	// Posting looks up regions under mu: that stays free while the peer is asked.
 	pd.making.RLock()
@@ -32,7 +43,7 @@ func (pd *PD) CreateAH(av *AddressVector) (*AH, error) {
 	if err := pd.usable(); err != nil {
 		return nil, opErr("create ah", pd.name(), err)
 	}
-	h, err := pd.ctx.p.CreateAH(pd.handle, av)
+	h, err := pd.ctx.p.CreateAH(ctx, pd.handle, av)
 	if err != nil {
 		return nil, opErr("create ah", pd.name(), err)
 	}

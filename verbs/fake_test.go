@@ -140,7 +140,7 @@ func (f *fakeDevice) AdviseMemory(_ uint32, a ibv.Advice, sges []verbs.SGE) erro
 	return f.refuse
 }
 
-func (f *fakeDevice) CreateAH(_ uint32, av *ibv.AddressVector) (uint32, error) {
+func (f *fakeDevice) CreateAH(_ context.Context, _ uint32, av *ibv.AddressVector) (uint32, error) {
 	f.lastAH++
 	f.ahs[f.lastAH] = *av
 	return f.lastAH, nil
@@ -351,7 +351,7 @@ func (q *fakeQP) run() bool {
 	return n > 0
 }
 
-func (q *fakeQP) Modify(a *ibv.QPAttr, mask ibv.AttrMask) error {
+func (q *fakeQP) Modify(_ context.Context, a *ibv.QPAttr, mask ibv.AttrMask) error {
 	if q.refuse != nil {
 		return q.refuse
 	}

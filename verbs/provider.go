@@ -56,8 +56,9 @@ type Provider interface {
 	OpenQP(xrcd, qpn uint32) (ProviderQP, error)
 	CreateQP(attr *ProviderQPInit) (ProviderQP, error)
 	// CreateAH finds the way to a peer and returns the handle that send work
-	// queue entries name it by; it is not 0.
-	CreateAH(pd uint32, av *ibv.AddressVector) (uint32, error)
+	// queue entries name it by; it is not 0. It waits for the next hop as Resolve does;
+	// with an error nothing has been made.
+	CreateAH(ctx context.Context, pd uint32, av *ibv.AddressVector) (uint32, error)
 	// DestroyAH returns when no datagram leaves by the handle any more. Entries that
 	// still name it fail, and do not reach a peer whose handle comes after it.
 	DestroyAH(ah uint32) error
@@ -167,7 +168,9 @@ type ProviderQP interface {
 	// RecvDoorbell says that receive work requests were published. Only a queue
 	// pair in error (which flushes them) or one that owes credits needs it.
 	RecvDoorbell()
-	Modify(attr *ibv.QPAttr, mask ibv.AttrMask) error
+	// Modify with AV waits for the next hop as Provider.Resolve does; with an error
+	// nothing has changed. It may be called while another call of it waits.
+	Modify(ctx context.Context, attr *ibv.QPAttr, mask ibv.AttrMask) error
 	Query() (ibv.QPAttr, error)
 	// AttachMulticast has a queue pair of datagrams receive what is sent to a
 	// group, until DetachMulticast or Destroy. Twice is no error.

@@ -1,6 +1,7 @@
 package verbs
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -42,10 +43,11 @@ type QP struct {
 	gone           atomic.Bool
 	state          atomic.Uint32 // last state set by Modify; ERR may have followed
 
-	sqMu sync.Mutex
-	sq   *queue.Producer
-	rqMu sync.Mutex
-	rq   *queue.Producer
+	modify turn // one Modify at a time; before the following
+	sqMu   sync.Mutex
+	sq     *queue.Producer
+	rqMu   sync.Mutex
+	rq     *queue.Producer
 }
 
 const defaultWR = 128
@@ -71,7 +73,7 @@ func (pd *PD) CreateQP(attr *QPInitAttr) (*QP, error) {
 	q := &QP{
 		ctx: pd.ctx, pd: pd, p: pq, typ: attr.Type, cap: p.Cap, sendCQ: attr.SendCQ, recvCQ: attr.RecvCQ, srq: attr.SRQ,
 		sigAll: attr.SigAll, context: attr.Context, congestion: attr.Congestion,
-		sq: newProducer(pq.SQ()), rq: newProducer(pq.RQ()),
+		modify: newTurn(), sq: newProducer(pq.SQ()), rq: newProducer(pq.RQ()),
 	}
 	if q.srq != nil {
 		q.srq.qps.Add(1)
@@ -189,19 +191,36 @@ func (q *QP) name() string { return fmt.Sprintf("qp %#x", q.p.QPN()) }
 // attr.State when mask has AttrState. A transition that misses a required
 // attribute, or sets one that it does not take, changes nothing; the error names
 // the attribute (IBTA vol. 1, 11.2.4.2).
+//
+// With AttrAV it finds the way to the peer first and waits for the next hop to answer,
+// for 3 s at most; errors of that are ErrNoRoute, ErrNoNeighbour and ErrNoGID.
+// Meanwhile work can be posted, and the queue pair destroyed.
 func (q *QP) Modify(attr *QPAttr, mask AttrMask) error {
+	return q.ModifyContext(context.Background(), attr, mask)
+}
+
+// ModifyContext is Modify which waits until ctx ends, if that has a deadline also
+// longer than 3 s. When ctx is cancelled the error is that of ctx, unless all was done
+// by then; with an error nothing has changed.
+func (q *QP) ModifyContext(ctx context.Context, attr *QPAttr, mask AttrMask) error {
 	if attr == nil {
 		return opErr("modify", q.name(), invalid("no attributes"))
 	}
 	if q.gone.Load() {
 		return opErr("modify", q.name(), ErrClosed)
 	}
-	// Both producers stand still while RESET empties the queues.
-	q.sqMu.Lock()
-	q.rqMu.Lock()
-	defer q.sqMu.Unlock()
-	defer q.rqMu.Unlock()
-	if err := q.p.Modify(attr, mask); err != nil {
+	if err := q.modify.take(ctx); err != nil {
+		return opErr("modify", q.name(), err)
+	}
+	defer q.modify.give()
+	if mask&ibv.QPAttrState != 0 && attr.State == QPStateReset {
+		// Both producers stand still while RESET empties the queues.
+		q.sqMu.Lock()
+		q.rqMu.Lock()
+		defer q.sqMu.Unlock()
+		defer q.rqMu.Unlock()
+	}
+	if err := q.p.Modify(ctx, attr, mask); err != nil {
 		return opErr("modify", q.name(), err)
 	}
 	if mask&ibv.QPAttrState != 0 {

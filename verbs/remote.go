@@ -95,7 +95,7 @@ func openRemote(ctx context.Context, s *session.Session, name string) (*remote, 
 		}
 		return nil, err
 	}
-	d := &remote{s: s, name: name, objects: map[remoteID]any{}, spin: spinShared, goes: goOwn}
+	d := &remote{s: s, name: name, objects: map[remoteID]any{}, hurry: make(chan struct{}), spin: spinShared, goes: goOwn}
 	if runtime.NumCPU() > fewCPUs {
 		d.spin = spinOwn
 	}
@@ -141,6 +141,9 @@ type remote struct {
 
 	procMu sync.Mutex
 	proc   bool // SET_MEMORY was done
+
+	hurry     chan struct{} // closed: nobody waits for other hosts any more
+	hurryOnce sync.Once
 
 	events remoteEvents
 	pump   sync.WaitGroup

@@ -1,6 +1,8 @@
 package verbs
 
 import (
+	"context"
+
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/proto"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
@@ -89,8 +91,10 @@ func (q *remoteQP) RecvDoorbell() {
 	}
 }
 
-func (q *remoteQP) Modify(attr *ibv.QPAttr, mask ibv.AttrMask) error {
-	return q.d.do(proto.OpModifyQP, &proto.ModifyQP{Handle: q.id.handle, Attr: proto.QPAttrOf(attr), Mask: uint32(mask)}, nil)
+// Modify waits in the daemon. A context that ends ends that, and what the daemon says
+// then is what has become of it.
+func (q *remoteQP) Modify(ctx context.Context, attr *ibv.QPAttr, mask ibv.AttrMask) error {
+	return q.d.wait(ctx, proto.OpModifyQP, &proto.ModifyQP{Handle: q.id.handle, WaitNS: waitNS(ctx), Attr: proto.QPAttrOf(attr), Mask: uint32(mask)}, nil)
 }
 
 func (q *remoteQP) Query() (ibv.QPAttr, error) {
@@ -117,9 +121,9 @@ func (q *remoteQP) Destroy() error {
 	return nil
 }
 
-func (d *remote) CreateAH(pd uint32, av *ibv.AddressVector) (uint32, error) {
+func (d *remote) CreateAH(ctx context.Context, pd uint32, av *ibv.AddressVector) (uint32, error) {
 	var r proto.AH
-	err := d.do(proto.OpCreateAH, &proto.CreateAH{AV: proto.AVOf(av), PD: pd}, &r)
+	err := d.wait(ctx, proto.OpCreateAH, &proto.CreateAH{AV: proto.AVOf(av), WaitNS: waitNS(ctx), PD: pd}, &r)
 	return r.AH, err
 }
 

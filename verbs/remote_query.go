@@ -2,7 +2,6 @@ package verbs
 
 import (
 	"context"
-	"errors"
 	"math"
 	"net"
 	"time"
@@ -101,19 +100,10 @@ func (d *remote) Resolve(ctx context.Context, req *ResolveRequest) (Resolution, 
 		return Resolution{}, invalid("interface %q: its name is too long", iface)
 	}
 	proto.PutText(m.Interface[:], iface)
-	if t, ok := ctx.Deadline(); ok {
-		m.WaitNS = uint64(max(time.Until(t), 1))
-	}
-	patient, cancel := answered(ctx)
-	defer cancel()
+	m.WaitNS = waitNS(ctx)
 	var r proto.Resolution
-	fds, err := d.s.Call(patient, proto.OpResolve, m, &r)
-	fds.Close()
-	if err != nil {
-		if patient.Err() != nil && ctx.Err() != nil {
-			return Resolution{}, ctx.Err()
-		}
-		return Resolution{}, fromDaemon(err)
+	if err := d.wait(ctx, proto.OpResolve, m, &r); err != nil {
+		return Resolution{}, err
 	}
 	return Resolution{
 		Dst: r.Dst.Netip(), Src: r.Src.Netip(), Local: r.Local != 0, SGIDIndex: int(r.SGIDIndex),
@@ -121,21 +111,4 @@ func (d *remote) Resolve(ctx context.Context, req *ResolveRequest) (Resolution, 
 		NextHop: r.NextHop.Netip(), Table: small(r.Table), DstMAC: r.DstMAC, SrcMAC: r.SrcMAC, Neighbour: proto.Text(r.Neighbour[:]),
 		LinkMTU: small(r.LinkMTU), PathMTU: small(r.PathMTU), MTU: ibv.MTU(min(r.MTU, math.MaxUint8)), HopLimit: r.HopLimit,
 	}, nil
-}
-
-// lateAnswer is how long after a deadline the daemon, which has it too, may say what it
-// has not got by then.
-const lateAnswer = time.Second
-
-// answered is ctx with a deadline that is a little later.
-func answered(ctx context.Context) (context.Context, context.CancelFunc) {
-	patient, cancel := context.WithCancel(context.WithoutCancel(ctx))
-	stop := context.AfterFunc(ctx, func() {
-		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			time.AfterFunc(lateAnswer, cancel)
-			return
-		}
-		cancel()
-	})
-	return patient, func() { stop(); cancel() }
 }

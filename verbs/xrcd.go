@@ -149,7 +149,7 @@ func (d *XRCD) target(op string, context uint64, make func() (ProviderQP, error)
 		d.leave()
 		return nil, opErr(op, d.label, err)
 	}
-	q := &QP{ctx: d.ctx, xrcd: d, p: p, typ: XRCRecv, context: context}
+	q := &QP{ctx: d.ctx, xrcd: d, p: p, typ: XRCRecv, context: context, modify: newTurn()}
 	q.register()
 	return q, nil
 }

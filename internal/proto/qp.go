@@ -80,7 +80,8 @@ type QPAttr struct {
 	Pad              [5]uint8
 }
 
-// ModifyQP sets the attributes that Mask names.
+// ModifyQP sets the attributes that Mask names. With those of a path it waits for the
+// next hop to answer, which OpCancel ends.
 type ModifyQP struct {
 	Handle uint64
 	WaitNS uint64 // how long to wait for the next hop; 0: as long as the device does
@@ -95,11 +96,12 @@ type Mcast struct {
 	Group  [16]byte
 }
 
-// CreateAH asks for an address handle.
+// CreateAH asks for an address handle. It waits as ModifyQP does.
 type CreateAH struct {
-	AV  AddressVector
-	PD  uint32
-	Pad uint32
+	AV     AddressVector
+	WaitNS uint64 // how long to wait for the next hop; 0: as long as the device does
+	PD     uint32
+	Pad    uint32
 }
 
 // AH names an address handle: reply of CreateAH, request of DestroyAH.

@@ -75,8 +75,9 @@ type MapSegmentReply struct {
 	Size uint64
 }
 
-// Cancel ends the request with number Seq, if it still runs. It has no effect of
-// its own otherwise.
+// Cancel ends the request with number Seq, if it still waits. That is answered with
+// StatusCancelled and has then done nothing; what was done by then is answered as ever.
+// It has no effect of its own otherwise.
 type Cancel struct {
 	Seq uint32
 	Pad uint32

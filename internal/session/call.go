@@ -26,20 +26,12 @@ type reply struct {
 // descriptors of the request stay the caller's, those of the reply become it.
 //
 // An error of the daemon is an *Error. When ctx ends first, the daemon is told so and
-// ctx's error is returned: that is for requests which leave nothing behind. When only
-// the descriptors of a reply are lost, rep is filled in and the error is
-// shm.ErrMissing.
+// ctx's error is returned: that is for requests which leave nothing behind; Complete is
+// for others. When only the descriptors of a reply are lost, rep is filled in and the
+// error is shm.ErrMissing.
 func (s *Session) Call(ctx context.Context, op proto.Op, req, rep any, fds ...int) (shm.FDs, error) {
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	c := &call{op: op, reply: make(chan reply, 1)}
-	seq, err := s.begin(c)
+	seq, c, err := s.ask(ctx, op, req, fds)
 	if err != nil {
-		return nil, err
-	}
-	if err := s.send(proto.Header{Op: op, Seq: seq, FDs: uint16(len(fds))}, req, fds); err != nil {
-		s.forget(seq)
 		return nil, err
 	}
 	select {
@@ -50,10 +42,57 @@ func (s *Session) Call(ctx context.Context, op proto.Op, req, rep any, fds ...in
 		s.abandon(seq, c)
 		return nil, ctx.Err()
 	}
+	return s.last(c, rep)
+}
+
+// Complete is Call for a request that leaves something behind, without descriptors.
+// When ctx ends the daemon is told so, and its answer counts: an *Error of
+// proto.StatusCancelled, or what it had done by then.
+func (s *Session) Complete(ctx context.Context, op proto.Op, req, rep any) error {
+	seq, c, err := s.ask(ctx, op, req, nil)
+	if err != nil {
+		return err
+	}
+	given := ctx.Done()
+	for {
+		select {
+		case r := <-c.reply:
+			fds, err := r.take(op, rep)
+			fds.Close()
+			return err
+		case <-s.done:
+			fds, err := s.last(c, rep)
+			fds.Close()
+			return err
+		case <-given:
+			s.cancel(seq)
+			given = nil
+		}
+	}
+}
+
+// ask sends a request, unless ctx has ended.
+func (s *Session) ask(ctx context.Context, op proto.Op, req any, fds []int) (seq uint32, c *call, err error) {
+	if err := ctx.Err(); err != nil {
+		return 0, nil, err
+	}
+	c = &call{op: op, reply: make(chan reply, 1)}
+	if seq, err = s.begin(c); err != nil {
+		return 0, nil, err
+	}
+	if err := s.send(proto.Header{Op: op, Seq: seq, FDs: uint16(len(fds))}, req, fds); err != nil {
+		s.forget(seq)
+		return 0, nil, err
+	}
+	return seq, c, nil
+}
+
+// last is what a call brings at the end of the session.
+func (s *Session) last(c *call, rep any) (shm.FDs, error) {
 	s.reader.Wait() // a reply that came before the end counts
 	select {
 	case r := <-c.reply:
-		return r.take(op, rep)
+		return r.take(c.op, rep)
 	default:
 		return nil, s.why
 	}
@@ -94,6 +133,11 @@ func (s *Session) abandon(seq uint32, c *call) {
 		r.fds.Close()
 	default:
 	}
+	s.cancel(seq)
+}
+
+// cancel has the daemon end a call early.
+func (s *Session) cancel(seq uint32) {
 	cancel := &call{op: proto.OpCancel}
 	n, err := s.begin(cancel)
 	if err != nil {

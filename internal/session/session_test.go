@@ -115,6 +115,44 @@ func TestCallIsCancelled(t *testing.T) {
 	}
 }
 
+// What a request that is cancelled has left behind is known.
+func TestCompleteIsCancelled(t *testing.T) {
+	for name, tt := range map[string]struct {
+		late answer
+		want error
+	}{
+		"before it was done": {answer{status: proto.StatusCancelled}, &Error{Status: proto.StatusCancelled}},
+		"after it was done":  {answer{body: &proto.AH{AH: 7}}, nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d, s := start(t)
+			asked, cancelled := make(chan proto.Header, 1), make(chan bool, 1)
+			d.answers(proto.OpCreateAH, func(h proto.Header, _ []byte) answer { asked <- h; return answer{none: true} })
+			d.answers(proto.OpCancel, func(proto.Header, []byte) answer { cancelled <- true; return answer{} })
+			ctx, cancel := context.WithCancel(t.Context())
+			var rep proto.AH
+			done := make(chan error, 1)
+			go func() { done <- s.Complete(ctx, proto.OpCreateAH, &proto.CreateAH{}, &rep) }()
+			h := <-asked
+			cancel()
+			<-cancelled
+			select {
+			case err := <-done:
+				t.Fatalf("%v before the daemon has answered", err)
+			case <-time.After(20 * time.Millisecond):
+			}
+			d.send(h, tt.late)
+			err := <-done
+			if e := (*Error)(nil); tt.want == nil && (err != nil || rep.AH != 7) || tt.want != nil && (!errors.As(err, &e) || e.Status != proto.StatusCancelled) {
+				t.Errorf("%v and %+v, want %v", err, rep, tt.want)
+			}
+			if err := s.Complete(ctx, proto.OpCreateAH, &proto.CreateAH{}, nil); !errors.Is(err, context.Canceled) || len(asked) != 0 {
+				t.Errorf("asked in vain: %v", err)
+			}
+		})
+	}
+}
+
 // Everything that waits ends at once with the daemon, and everything later too.
 func TestDaemonDies(t *testing.T) {
 	d, s := start(t)

@@ -113,9 +113,8 @@ func openQP(r *resources, _ *request, m *proto.OpenQP) (any, error) {
 	return r.addQP(p, queuePair{typ: ibv.QPTypeXRCRecv, xrcd: m.XRCD}, proto.QPCap{})
 }
 
-// modifyQP may wait for the next hop, as long as the device does. Who gives up
-// earlier is told so by its own clock; the queue pair finishes what it began.
-func modifyQP(r *resources, _ *request, m *proto.ModifyQP) (any, error) {
+// modifyQP may wait for the next hop, as long as the client says or the device does.
+func modifyQP(r *resources, rq *request, m *proto.ModifyQP) (any, error) {
 	q, err := r.qps.get(m.Handle)
 	if err != nil {
 		return nil, err
@@ -123,8 +122,10 @@ func modifyQP(r *resources, _ *request, m *proto.ModifyQP) (any, error) {
 	if m.Attr.AV.SGIDIndex > math.MaxInt32 {
 		return nil, invalid("SGID index %d", m.Attr.AV.SGIDIndex)
 	}
+	ctx, cancel := within(rq.ctx, m.WaitNS)
+	defer cancel()
 	attr := m.Attr.IBV()
-	return nil, q.p.Modify(&attr, ibv.AttrMask(m.Mask))
+	return nil, q.p.Modify(ctx, &attr, ibv.AttrMask(m.Mask))
 }
 
 func queryQP(r *resources, _ *request, m *proto.Handle) (any, error) {
@@ -171,9 +172,11 @@ func detachMcast(r *resources, _ *request, m *proto.Mcast) (any, error) {
 	return nil, q.p.DetachMulticast(m.Group)
 }
 
-func createAH(r *resources, _ *request, m *proto.CreateAH) (any, error) {
+func createAH(r *resources, q *request, m *proto.CreateAH) (any, error) {
+	ctx, cancel := within(q.ctx, m.WaitNS)
+	defer cancel()
 	av := m.AV.IBV()
-	ah, err := r.ns.CreateAH(m.PD, &av)
+	ah, err := r.ns.CreateAH(ctx, m.PD, &av)
 	return &proto.AH{AH: ah}, err
 }
 
