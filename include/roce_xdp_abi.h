@@ -340,10 +340,11 @@ struct roce_xdp_resolve {
 	uint8_t interface[32]; /* or the zone of Dst */
 	uint64_t wait_ns; /* how long to wait for the next hop; 0: as long as the device does */
 	uint8_t tos;
-	uint8_t pad[7];
+	uint8_t partial; /* 1: what is known without an answer is a reply, too */
+	uint8_t pad[6];
 };
 
-/* Resolution is verbs.Resolution. */
+/* Resolution is verbs.Resolution. DstMAC is 0 in a partial one. */
 struct roce_xdp_resolution {
 	struct roce_xdp_addr dst;
 	struct roce_xdp_addr src;

@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"math"
 	"net"
 	"time"
@@ -102,13 +103,26 @@ func (d *remote) Resolve(ctx context.Context, req *ResolveRequest) (Resolution, 
 	proto.PutText(m.Interface[:], iface)
 	m.WaitNS = waitNS(ctx)
 	var r proto.Resolution
-	if err := d.wait(ctx, proto.OpResolve, m, &r); err != nil {
+	err := d.wait(ctx, proto.OpResolve, m, &r)
+	if err == nil {
+		return resolutionOf(&r), nil
+	}
+	if !errors.Is(err, ErrNoNeighbour) {
 		return Resolution{}, err
 	}
+	// The way as far as it is known is told without waiting again.
+	m.WaitNS, m.Partial = 1, 1
+	if d.s.Do(proto.OpResolve, m, &r) != nil {
+		return Resolution{}, err // what was said first counts
+	}
+	return resolutionOf(&r), err
+}
+
+func resolutionOf(r *proto.Resolution) Resolution {
 	return Resolution{
 		Dst: r.Dst.Netip(), Src: r.Src.Netip(), Local: r.Local != 0, SGIDIndex: int(r.SGIDIndex),
 		Interface: proto.Text(r.Interface[:]), IfIndex: small(r.IfIndex), Device: proto.Text(r.Device[:]), VLAN: r.VLAN,
 		NextHop: r.NextHop.Netip(), Table: small(r.Table), DstMAC: r.DstMAC, SrcMAC: r.SrcMAC, Neighbour: proto.Text(r.Neighbour[:]),
 		LinkMTU: small(r.LinkMTU), PathMTU: small(r.PathMTU), MTU: ibv.MTU(min(r.MTU, math.MaxUint8)), HopLimit: r.HopLimit,
-	}, nil
+	}
 }

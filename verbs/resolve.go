@@ -68,6 +68,9 @@ func (r *Resolution) Gateway() bool { return r.NextHop.IsValid() && r.NextHop !=
 // it sends nothing for an address of the device itself, as which a loopback
 // address counts. Errors: ErrInvalid, ErrNoDevice, ErrNoSource, ErrNoRoute,
 // ErrNoNeighbour, ErrClosed, that of ctx when it is cancelled.
+//
+// With ErrNoNeighbour the result has all but the link-layer address of the next hop, where
+// more of the way is known.
 func (c *Context) Resolve(ctx context.Context, req *ResolveRequest) (Resolution, error) {
 	if req == nil || !req.Dst.IsValid() {
 		return Resolution{}, opErr("resolve", c.Name(), invalid("no address"))

@@ -130,6 +130,11 @@ func TestNetnsThroughDaemons(t *testing.T) {
 			}
 			wantMatch(t, line, text, `^source       192\.0\.2\.2, GID ::ffff:192\.0\.2\.2, index 1$`, `^next hop     192\.0\.2\.1 at ..:`)
 		}
+		text, code := output(t, asNobody(ctx, pair.B.NS, binary, b.dir, "resolve 192.0.2.99 --daemon --timeout 200ms"))
+		if code != exitFailure {
+			t.Errorf("a peer that does not answer: exit code %d", code)
+		}
+		wantMatch(t, "a peer that does not answer", text, `^source       192\.0\.2\.2, GID`, `^next hop     192\.0\.2\.99, which does not answer$`, `nobody answered for 192\.0\.2\.99`)
 	})
 	t.Run("an interface with the same name of another namespace", func(t *testing.T) {
 		text, code := output(t, asNobody(ctx, pair.B.NS, binary, a.dir, "pingpong rc -d eth0"))

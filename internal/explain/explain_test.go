@@ -5,13 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/roce-xdp/roce-xdp/bpf"
 	"github.com/roce-xdp/roce-xdp/cm/resolve"
+	"github.com/roce-xdp/roce-xdp/datapath"
+	"github.com/roce-xdp/roce-xdp/internal/daemon/daemontest"
+	"github.com/roce-xdp/roce-xdp/internal/daemon/serve"
 	"github.com/roce-xdp/roce-xdp/internal/explain"
+	"github.com/roce-xdp/roce-xdp/internal/opener"
+	"github.com/roce-xdp/roce-xdp/internal/session"
 	"github.com/roce-xdp/roce-xdp/test/netns"
+	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
 // in runs a question in a namespace.
@@ -24,6 +32,67 @@ func in(ns *netns.NS, o explain.Options) (string, error) {
 	err := ns.Do(func() error { return explain.Run(context.Background(), &o) })
 	return out.String(), err
 }
+
+// TestNetnsExplainByDaemon: a daemon says what a resolver in the process does, also of a
+// way that is known in part.
+func TestNetnsExplainByDaemon(t *testing.T) {
+	pair := netns.PairForTest(t, netns.PairOptions{MTU: 1500})
+	if out, err := exec.Command("ip", "-n", pair.A.NS.Name(), "route", "add", "198.51.100.0/24", "via", "192.0.2.77").CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	var dev *verbs.Context
+	if err := pair.A.NS.Do(func() (err error) {
+		dev, err = datapath.Open("eth0", nil)
+		return err
+	}); errors.Is(err, bpf.ErrNotSupported) {
+		netns.Missing(t, "xdp", err.Error())
+	} else if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := dev.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Setenv(session.DirVariable, daemontest.Start(t, dev, serve.Config{}).Dir)
+	for _, tt := range []struct {
+		name, peer string
+		is         error
+		want       []string
+	}{
+		{"direct", "192.0.2.2", nil, []string{"next hop     192.0.2.2 at " + pair.B.MAC.String() + ", "}},
+		{"silent", "192.0.2.99", resolve.ErrNoNeighbour, []string{
+			"device       eth0", "source       192.0.2.1, GID ::ffff:192.0.2.1, index 1", "route        direct, table main",
+			"next hop     192.0.2.99, which does not answer", "path MTU     1500 bytes, RDMA MTU 1024",
+		}},
+		{"by a silent gateway", "198.51.100.5", resolve.ErrNoNeighbour, []string{"route        via 192.0.2.77, table main", "next hop     192.0.2.77, which does not answer"}},
+		{"no route", "203.0.113.9", resolve.ErrNoRoute, []string{"destination  203.0.113.9"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			o := explain.Options{Peer: tt.peer, Interface: "eth0", Timeout: 300 * time.Millisecond, Way: opener.InProcess}
+			mine, err := in(pair.A.NS, o)
+			if !errors.Is(err, tt.is) {
+				t.Errorf("in the process: %v, want %v", err, tt.is)
+			}
+			o.Way = opener.Daemon
+			got, err := in(pair.A.NS, o)
+			if !errors.Is(err, tt.is) {
+				t.Errorf("error %v, want %v", err, tt.is)
+			}
+			if steady := neighbourState.ReplaceAllString; steady(got, "") != steady(mine, "") {
+				t.Errorf("the daemon says\n%s\nin the process it is\n%s", got, mine)
+			}
+			for _, w := range tt.want {
+				if !strings.Contains("\n"+got, "\n"+w) {
+					t.Errorf("no line %q in\n%s", w, got)
+				}
+			}
+		})
+	}
+}
+
+// neighbourState is what changes by itself.
+var neighbourState = regexp.MustCompile(`, [A-Z]+\n`)
 
 func TestNetnsExplain(t *testing.T) {
 	pair := netns.PairForTest(t, netns.PairOptions{MTU: 4500})

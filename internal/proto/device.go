@@ -109,10 +109,11 @@ type Resolve struct {
 	Interface [Name]byte // or the zone of Dst
 	WaitNS    uint64     // how long to wait for the next hop; 0: as long as the device does
 	TOS       uint8
-	Pad       [7]uint8
+	Partial   uint8 // 1: what is known without an answer is a reply, too
+	Pad       [6]uint8
 }
 
-// Resolution is verbs.Resolution.
+// Resolution is verbs.Resolution. DstMAC is 0 in a partial one.
 type Resolution struct {
 	Dst       Addr
 	Src       Addr

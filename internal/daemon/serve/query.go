@@ -2,6 +2,7 @@ package serve
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/proto"
@@ -98,7 +99,8 @@ func resolve(r *resources, q *request, m *proto.Resolve) (any, error) {
 	ctx, cancel := within(q.ctx, m.WaitNS)
 	defer cancel()
 	res, err := r.ns.Resolve(ctx, &verbs.ResolveRequest{Dst: dst, Src: m.Src.Netip(), Interface: proto.Text(m.Interface[:]), TOS: m.TOS})
-	if err != nil {
+	partial := m.Partial != 0 && res.Interface != "" && errors.Is(err, verbs.ErrNoNeighbour) && !errors.Is(err, context.Canceled)
+	if err != nil && !partial {
 		return nil, err
 	}
 	rep := &proto.Resolution{
