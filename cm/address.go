@@ -15,7 +15,7 @@ import (
 // up. Without a host it is the unspecified address.
 func parse(ctx context.Context, s string) (netip.AddrPort, error) {
 	if a, err := netip.ParseAddrPort(s); err == nil {
-		return netip.AddrPortFrom(plain(a.Addr()), a.Port()), nil
+		return netip.AddrPortFrom(a.Addr().Unmap(), a.Port()), nil
 	}
 	host, service, err := net.SplitHostPort(s)
 	if err != nil {
@@ -32,12 +32,27 @@ func parse(ctx context.Context, s string) (netip.AddrPort, error) {
 	if err != nil {
 		return netip.AddrPort{}, err
 	}
-	return netip.AddrPortFrom(plain(all[0]), uint16(port)), nil
+	return netip.AddrPortFrom(all[0].Unmap(), uint16(port)), nil
 }
 
-// plain is an address as the connection manager has it: without zone, IPv4 not
-// mapped.
-func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+// ownAddr is an own address as the connection manager of a device has it: the zone of a
+// link-local address is the interface's index, which the device knows by its name.
+// Errors: those of verbs.Context.Resolve.
+func ownAddr(dev *verbs.Context, a netip.Addr) (netip.Addr, error) {
+	a = a.Unmap()
+	if a.Zone() == "" {
+		return a, nil
+	}
+	if a.WithZone("").IsUnspecified() {
+		return a, invalid("%s: the addresses of one interface are listened at one by one, those of all without a zone", a)
+	}
+	// To itself from itself, nobody else is asked.
+	r, err := dev.Resolve(context.Background(), &verbs.ResolveRequest{Src: a, Dst: a})
+	if err != nil {
+		return a, err
+	}
+	return ibv.WithScope(a, uint32(r.IfIndex)), nil
+}
 
 // gidIndex is the index of an own address in a VLAN, 0 being none.
 func gidIndex(dev *verbs.Context, a netip.Addr, vlan uint16) (int, error) {
@@ -47,7 +62,7 @@ func gidIndex(dev *verbs.Context, a netip.Addr, vlan uint16) (int, error) {
 	}
 	want := ibv.GIDOf(a)
 	for _, g := range gids {
-		if g.GID == want && g.VLAN == vlan {
+		if g.GID == want && g.VLAN == vlan && (a.Zone() == "" || ibv.WithScope(a, uint32(g.IfIndex)) == a) {
 			return g.Index, nil
 		}
 	}

@@ -15,8 +15,9 @@ import (
 )
 
 // Dial connects a new queue pair with the one that a listener at address accepts
-// with: "10.0.0.2:7471", "[fe80::1]:7471", "host:7471". nil cfg is the zero
-// Config. When ctx ends the attempt ends, and the peer is told; without a deadline
+// with: "10.0.0.2:7471", "[fe80::1%eth0.5]:7471", "host:7471". The zone of a link-local
+// address is the name or number, where the device is, of the device's interface or of
+// one on top of it; without, it is the device's. nil cfg is the zero Config. When ctx ends the attempt ends, and the peer is told; without a deadline
 // a peer that does not answer is given up after 74 s. A next hop that does not answer for
 // its link-layer address is given up after 3 s in any case.
 //
@@ -83,6 +84,7 @@ func (c *Conn) connect(ctx context.Context) error {
 		return err
 	}
 	c.local = netip.AddrPortFrom(way.Src, c.cfg.LocalAddr.Port())
+	c.remote = netip.AddrPortFrom(way.Dst, c.remote.Port())
 	if c.local, err = c.d.client.Bind(c.id, c.local); err != nil {
 		return err
 	}

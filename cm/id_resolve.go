@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/cmengine"
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
@@ -24,7 +25,7 @@ type way struct {
 func (id *ID) BindAddr(addr netip.AddrPort) error {
 	id.call.Lock()
 	defer id.call.Unlock()
-	return opErr("bind to "+addr.String(), id.name(), id.bind(netip.AddrPortFrom(plain(addr.Addr()), addr.Port())))
+	return opErr("bind to "+addr.String(), id.name(), id.bind(netip.AddrPortFrom(addr.Addr().Unmap(), addr.Port())))
 }
 
 func (id *ID) bind(addr netip.AddrPort) error {
@@ -34,10 +35,11 @@ func (id *ID) bind(addr netip.AddrPort) error {
 	if id.bound || id.cancel != nil {
 		return stateErr("it has an address, or is looking for one")
 	}
-	devs, err := id.devices(addr.Addr())
+	devs, own, err := id.devices(addr.Addr())
 	if err != nil {
 		return err
 	}
+	addr = netip.AddrPortFrom(own, addr.Port())
 	for i, dev := range devs {
 		at, err := id.bindOn(dev, addr)
 		if err != nil {
@@ -89,27 +91,30 @@ func (id *ID) unbind() {
 	}
 }
 
-// devices are those of the channel that have an address; all if that is the
-// unspecified one.
-func (id *ID) devices(addr netip.Addr) ([]*verbs.Context, error) {
+// devices are those of the channel that have an address, and the address as they have
+// it; all if that is the unspecified one.
+func (id *ID) devices(addr netip.Addr) ([]*verbs.Context, netip.Addr, error) {
 	id.mu.Lock()
 	devs := id.ch.devs
 	id.mu.Unlock()
 	if len(devs) == 0 {
-		return nil, stateErr("the event channel was made without devices")
+		return nil, addr, stateErr("the event channel was made without devices")
 	}
-	if !addr.IsValid() || addr.IsUnspecified() {
-		return devs, nil
+	if !addr.IsValid() || addr.IsUnspecified() { // which with a zone it is not
+		return devs, addr, nil
 	}
 	var errs []error
 	for _, dev := range devs {
-		_, err := dev.GIDIndex(addr)
+		own, err := ownAddr(dev, addr)
+		if err == nil && addr.Zone() == "" {
+			_, err = dev.GIDIndex(addr)
+		}
 		if err == nil {
-			return []*verbs.Context{dev}, nil
+			return []*verbs.Context{dev}, own, nil
 		}
 		errs = append(errs, err)
 	}
-	return nil, fmt.Errorf("%w: %s: %w", ErrNoSource, addr, errors.Join(errs...))
+	return nil, addr, fmt.Errorf("%w: %s: %w", ErrNoSource, addr, errors.Join(errs...))
 }
 
 // ResolveAddr finds the device and the own address that dst is reached from
@@ -123,7 +128,8 @@ func (id *ID) ResolveAddr(src, dst netip.AddrPort, timeout time.Duration) error 
 }
 
 func (id *ID) resolve(src, dst netip.AddrPort, timeout time.Duration) error {
-	dst = netip.AddrPortFrom(plain(dst.Addr()), dst.Port())
+	dst = netip.AddrPortFrom(dst.Addr().Unmap(), dst.Port())
+	src = netip.AddrPortFrom(src.Addr().Unmap(), src.Port())
 	switch {
 	case !id.alive():
 		return verbs.ErrClosed
@@ -133,16 +139,20 @@ func (id *ID) resolve(src, dst netip.AddrPort, timeout time.Duration) error {
 		return invalid("a timeout of %v", timeout)
 	case !dst.Addr().IsValid() || dst.Addr().IsUnspecified():
 		return invalid("%v is not the address of a peer", dst)
-	case id.bound && src.Addr().IsValid() && !src.Addr().IsUnspecified() && plain(src.Addr()) != id.LocalAddr().Addr():
-		return stateErr("it is bound to " + id.LocalAddr().String())
 	}
-	if id.bound {
+	devs, own, err := id.devices(src.Addr())
+	switch named := src.Addr().IsValid() && !src.Addr().IsUnspecified(); {
+	case err != nil:
+		return err
+	case id.bound && named && own != id.LocalAddr().Addr():
+		return stateErr("it is bound to " + id.LocalAddr().String())
+	case id.bound:
+		if devs, own, err = id.devices(id.LocalAddr().Addr()); err != nil {
+			return err
+		}
 		src = id.LocalAddr()
 	}
-	devs, err := id.devices(plain(src.Addr()))
-	if err != nil {
-		return err
-	}
+	src = netip.AddrPortFrom(own, src.Port())
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	id.cancel = cancel
 	query := cmengine.Query{Src: src.Addr(), Dst: dst.Addr(), TOS: id.opt.TOS}
@@ -190,22 +200,18 @@ func (id *ID) find(ctx context.Context, dev *verbs.Context, q cmengine.Query, po
 	if err != nil {
 		return err
 	}
-	return id.found(dev, r, netip.AddrPortFrom(r.Src, port), dst)
+	return id.found(dev, r, netip.AddrPortFrom(r.Src, port), netip.AddrPortFrom(r.Dst, dst.Port()))
 }
 
-// foundGroup is find for a multicast group: any address of the family does.
+// foundGroup is find for a multicast group.
 func (id *ID) foundGroup(dev *verbs.Context, src, dst netip.AddrPort) error {
-	gids, err := dev.GIDs()
+	g, err := groupSource(dev, dst.Addr(), src.Addr())
 	if err != nil {
 		return err
 	}
-	for _, g := range gids {
-		a := g.GID.Addr()
-		if a.Is4() == dst.Addr().Is4() && (!src.Addr().IsValid() || src.Addr().IsUnspecified() || plain(src.Addr()) == a) {
-			return id.found(dev, cmengine.Resolved{Src: a, Dst: dst.Addr(), VLAN: g.VLAN}, netip.AddrPortFrom(a, src.Port()), dst)
-		}
-	}
-	return fmt.Errorf("%w for %s on %s", ErrNoSource, dst.Addr(), dev.Name())
+	a := ibv.WithScope(g.GID.Addr(), uint32(g.IfIndex))
+	dst = netip.AddrPortFrom(dst.Addr().WithZone(""), dst.Port())
+	return id.found(dev, cmengine.Resolved{Src: a, Dst: dst.Addr(), VLAN: g.VLAN}, netip.AddrPortFrom(a, src.Port()), dst)
 }
 
 func (id *ID) found(dev *verbs.Context, r cmengine.Resolved, local, dst netip.AddrPort) error {

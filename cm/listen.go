@@ -24,7 +24,8 @@ type Listener struct {
 
 // Listen takes requests at an own address and port: "10.0.0.1:7471"; ":7471" is
 // that port of all addresses, "0.0.0.0:7471" of those of IPv4, and port 0 is any that
-// is free. nil cfg is the zero Config; it says how connections are accepted.
+// is free. A zone, as in "[fe80::1%eth0.5]:7471", says on which interface a link-local address
+// is listened at; without, on all that have it. nil cfg is the zero Config; it says how connections are accepted.
 //
 // Errors: ErrAddrInUse, ErrNoSource; verbs.ErrPermission without the privilege
 // for queue pair 1, CAP_NET_RAW; verbs.ErrBusy when another has it.
@@ -63,7 +64,11 @@ func (l *Listener) open(addr netip.AddrPort) (err error) {
 	if err := l.d.client.SetOptions(l.id, l.cfg.options()); err != nil {
 		return err
 	}
-	if l.addr, err = l.d.client.Bind(l.id, addr); err != nil {
+	own, err := ownAddr(l.d.dev, addr.Addr())
+	if err != nil {
+		return err
+	}
+	if l.addr, err = l.d.client.Bind(l.id, netip.AddrPortFrom(own, addr.Port())); err != nil {
 		return err
 	}
 	return l.d.client.Listen(l.id, l.cfg.Backlog)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/roce-xdp/roce-xdp/internal/cmfsm"
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
@@ -102,7 +103,7 @@ func attributes(dev *verbs.Context, state verbs.QPState, attr *cmfsm.QPAttr) (ve
 	if state == verbs.QPStateRTS {
 		return a, verbs.AttrState | verbs.AttrSQPSN | verbs.AttrTimeout | verbs.AttrRetryCnt | verbs.AttrRNRRetry | verbs.AttrMaxQPRDAtomic, nil
 	}
-	index, err := gidIndex(dev, attr.LocalGID.Addr(), attr.VLAN)
+	index, err := gidIndex(dev, ibv.WithScope(attr.LocalGID.Addr(), attr.Scope), attr.VLAN)
 	if err != nil {
 		return a, 0, err
 	}

@@ -18,6 +18,8 @@ const localHopLimit = 64
 // pathFinder knows how the kernel reaches a peer; resolve.Resolver is one.
 type pathFinder interface {
 	Route(req *verbs.ResolveRequest) (verbs.Resolution, error)
+	// Index is that of an interface with a name or number.
+	Index(name string) (int, error)
 	// Neighbour has the next hop of what Route has found answer.
 	Neighbour(ctx context.Context, res verbs.Resolution) (verbs.Resolution, error)
 }
@@ -29,6 +31,9 @@ type search struct {
 	gids gidTable
 	link linkInfo
 	mac  [6]byte
+
+	oif   int // of the interface that the request names; 0: none
+	named string
 
 	preferred verbs.Resolution // what the kernel says without an interface; asking is most of the work
 }
@@ -47,7 +52,7 @@ func (d *Device) Resolve(ctx context.Context, req *verbs.ResolveRequest) (verbs.
 	if err := s.understand(); err != nil {
 		return verbs.Resolution{}, err
 	}
-	if i := s.index(func(e ownAddr) bool { return e.addr == s.dst() }); i >= 0 {
+	if i := s.own(s.dst()); i >= 0 {
 		return s.local(i)
 	}
 	if d.paths == nil {
@@ -65,12 +70,17 @@ func (s *search) understand() error {
 	if !dst.IsValid() || dst.IsUnspecified() || dst.IsInterfaceLocalMulticast() {
 		return fmt.Errorf("%w: %s is not the address of a peer", ErrInvalid, dst)
 	}
+	if err := s.name(); err != nil {
+		return err
+	}
 	if src := s.src(); !src.IsValid() || src.IsUnspecified() {
 		s.req.Src = netip.Addr{}
 	} else if src.Is4() != dst.Is4() {
 		return fmt.Errorf("%w: the peer's address %s and the source %s are of different families", ErrInvalid, dst, src)
 	} else if !s.gids.has(src) {
 		return fmt.Errorf("%w: %s is no address of %s, which has %s", ErrNoSource, src, s.link.name, s.gids.describe())
+	} else if s.oif != 0 && src.IsLinkLocalUnicast() && s.own(src) < 0 {
+		return fmt.Errorf("%w: %s does not have the address %s, the addresses of %s are %s", ErrNoSource, s.named, src, s.link.name, s.gids.describe())
 	}
 	if !dst.IsLoopback() {
 		return nil
@@ -78,11 +88,54 @@ func (s *search) understand() error {
 	for _, narrow := range []bool{false, true} {
 		i := s.index(func(e ownAddr) bool { return e.addr.Is4() == dst.Is4() && e.addr.IsLinkLocalUnicast() == narrow })
 		if i >= 0 {
-			s.req.Dst, s.req.Interface = s.gids.entries[i].addr, ""
+			s.req.Dst, s.req.Interface, s.oif = s.gids.entries[i].addr, "", 0
 			return nil
 		}
 	}
 	return fmt.Errorf("%w: %s has no address to stand for %s, it has %s", ErrNoSource, s.link.name, dst, s.gids.describe())
+}
+
+// name finds the interface that the request names, by zones too.
+func (s *search) name() error {
+	for _, name := range []string{s.req.Interface, s.req.Dst.Zone(), s.req.Src.Zone()} {
+		if name == "" {
+			continue
+		}
+		oif, err := s.interfaceOf(name)
+		switch {
+		case err != nil:
+			return err
+		case s.oif != 0 && s.oif != oif:
+			return fmt.Errorf("%w: two interfaces are named, %s and %s", ErrInvalid, s.named, name)
+		}
+		s.named, s.oif = name, oif
+	}
+	return nil
+}
+
+// interfaceOf is the index of an interface by name or number.
+func (s *search) interfaceOf(name string) (int, error) {
+	if name == s.link.name {
+		return s.link.index, nil
+	}
+	if s.dev.paths != nil {
+		return s.dev.paths.Index(name)
+	}
+	n, err := strconv.Atoi(name)
+	if err != nil || n <= 0 || n != s.link.index && s.index(func(e ownAddr) bool { return e.oif == n }) < 0 {
+		return 0, fmt.Errorf("%w: there is no interface %s here, neither %s nor on top of it", ErrNoDevice, name, s.link.name)
+	}
+	return n, nil
+}
+
+// own is the entry of an own address, -1 if it is none. One that is link-local is an
+// address of the interface that is named; another is the host's, whatever the way to it.
+func (s *search) own(a netip.Addr) int {
+	i := s.index(func(e ownAddr) bool { return e.addr == a && (s.oif == 0 || e.oif == s.oif) })
+	if i < 0 && !a.IsLinkLocalUnicast() {
+		i = s.index(func(e ownAddr) bool { return e.addr == a })
+	}
+	return i
 }
 
 // index is the first entry of the GID table that fits, -1 if none does.
@@ -101,13 +154,18 @@ func (s *search) describe(i int) verbs.Resolution {
 	if e.mac != [6]byte{} {
 		res.SrcMAC = e.mac
 	}
+	if e.oif != 0 {
+		res.IfIndex = e.oif
+	}
 	return res
 }
 
 // local is the answer for an address of the device.
 func (s *search) local(i int) (verbs.Resolution, error) {
 	if s.req.Src.IsValid() {
-		i = s.index(func(e ownAddr) bool { return e.addr == s.src() })
+		if i = s.own(s.src()); i < 0 {
+			i = s.index(func(e ownAddr) bool { return e.addr == s.src() })
+		}
 	}
 	res := s.describe(i)
 	res.Local, res.DstMAC = true, res.SrcMAC
@@ -125,7 +183,8 @@ func (s *search) local(i int) (verbs.Resolution, error) {
 // address of which the kernel knows nothing.
 func (s *search) neighbour(ctx context.Context) (verbs.Resolution, error) {
 	i := s.index(func(e ownAddr) bool {
-		return e.addr == s.src() || !s.req.Src.IsValid() && e.addr.Is4() == s.dst().Is4()
+		fits := e.addr == s.src() || !s.req.Src.IsValid() && e.addr.Is4() == s.dst().Is4()
+		return fits && (s.oif == 0 || e.oif == s.oif)
 	})
 	if i < 0 {
 		return verbs.Resolution{}, fmt.Errorf("%w: %s has no address to reach %s from, it has %s", ErrNoSource, s.link.name, s.dst(), s.gids.describe())
@@ -198,11 +257,8 @@ func (s *search) through(req *verbs.ResolveRequest) (verbs.Resolution, int, erro
 // interfaces are those to try, in order: the one that is asked for or has the
 // source, else what the kernel prefers, the device's and those on top of it.
 func (s *search) interfaces() []string {
-	if s.req.Interface != "" {
-		return []string{s.req.Interface}
-	}
-	if zone := s.req.Dst.Zone() + s.req.Src.Zone(); zone != "" {
-		return []string{""} // the kernel's side knows the names
+	if s.oif != 0 {
+		return []string{strconv.Itoa(s.oif)}
 	}
 	var all []string
 	if s.req.Src.IsValid() {

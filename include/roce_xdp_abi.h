@@ -326,18 +326,19 @@ struct roce_xdp_gids_reply {
 	struct roce_xdp_gid_entry entry[64];
 };
 
-/* Addr is an address. Zones do not travel: the daemon's are not the client's. */
+/* Addr is an address. */
 struct roce_xdp_addr {
 	uint8_t ip[16]; /* of an IPv4 address the first four */
 	uint8_t family; /* 0: none; 4; 6 */
-	uint8_t pad[7];
+	uint8_t pad[3];
+	uint32_t scope; /* of a link-local IPv6 address, index of the interface where the daemon is; 0: none */
 };
 
 /* Resolve is verbs.ResolveRequest. */
 struct roce_xdp_resolve {
 	struct roce_xdp_addr dst;
 	struct roce_xdp_addr src;
-	uint8_t interface[32]; /* or the zone of Dst */
+	uint8_t interface[32]; /* by name or number, or a zone of Dst or Src that is a name */
 	uint64_t wait_ns; /* how long to wait for the next hop; 0: as long as the device does */
 	uint8_t tos;
 	uint8_t partial; /* 1: what is known without an answer is a reply, too */

@@ -43,8 +43,9 @@ struct roce_xdp_cm_options {
 struct roce_xdp_addr_port {
 	uint8_t ip[16];
 	uint8_t family;
-	uint8_t pad[5];
+	uint8_t pad;
 	uint16_t port;
+	uint32_t scope; /* as that of Addr */
 };
 
 /* CMBind binds an id; the reply is the address as bound. */
@@ -64,6 +65,7 @@ struct roce_xdp_cm_listen {
 struct roce_xdp_cm_resolve {
 	struct roce_xdp_addr src;
 	struct roce_xdp_addr dst;
+	uint8_t interface[32]; /* zone of either, if that is a name */
 	uint64_t wait_ns; /* 0: as long as the device does */
 	uint8_t tos;
 	uint8_t pad[7];
@@ -126,8 +128,9 @@ struct roce_xdp_cm_reject {
 struct roce_xdp_cm_qp_attr_reply {
 	struct roce_xdp_qp_attr attr;
 	uint8_t local_gid[16];
+	uint32_t scope; /* index of the interface that LocalGID is of; 0: any */
 	uint16_t vlan;
-	uint8_t pad[6];
+	uint8_t pad[2];
 };
 
 /* CMInfo is cmfsm.Info. */

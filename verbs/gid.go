@@ -1,9 +1,12 @@
 package verbs
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"strings"
+
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
 )
 
 // GIDs are the valid entries of the GID table, in index order.
@@ -35,13 +38,19 @@ func (c *Context) QueryGID(index int) (GIDEntry, error) {
 	return GIDEntry{}, opErr("query gid", c.Name(), invalid("no GID at index %d: %s", index, listGIDs(all)))
 }
 
-// GIDIndex is the index of an address of the interface.
+// GIDIndex is the index of an address of the interface, or of one on top of it: of
+// several that have a link-local address, the one that its zone names, else the first.
 func (c *Context) GIDIndex(addr netip.Addr) (int, error) {
+	if addr.Zone() != "" {
+		// Who knows the names of interfaces is where the device is.
+		r, err := c.Resolve(context.Background(), &ResolveRequest{Src: addr, Dst: addr})
+		return r.SGIDIndex, err
+	}
 	all, err := c.GIDs()
 	if err != nil {
 		return 0, err
 	}
-	want := GID(addr.Unmap().WithZone("").As16())
+	want := ibv.GIDOf(addr)
 	for _, e := range all {
 		if e.GID == want {
 			return e.Index, nil

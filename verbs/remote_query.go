@@ -93,12 +93,9 @@ func (d *remote) Resolve(ctx context.Context, req *ResolveRequest) (Resolution, 
 		return Resolution{}, err
 	}
 	m := &proto.Resolve{Dst: proto.AddrOf(req.Dst), Src: proto.AddrOf(req.Src), TOS: req.TOS}
-	iface := req.Interface
-	if iface == "" {
-		iface = req.Dst.Zone() // zones do not travel
-	}
-	if len(iface) >= len(m.Interface) {
-		return Resolution{}, invalid("interface %q: its name is too long", iface)
+	iface, err := proto.ZoneName(req.Interface, req.Dst, req.Src)
+	if err != nil {
+		return Resolution{}, invalid("%v", err)
 	}
 	proto.PutText(m.Interface[:], iface)
 	m.WaitNS = waitNS(ctx)

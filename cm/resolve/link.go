@@ -35,6 +35,20 @@ func (r *Resolver) link(name string) (netlink.Link, error) {
 	return l, nil
 }
 
+// Index is the index of an interface, by its name or that number. Errors: ErrNoDevice,
+// also of one that is down; ErrClosed.
+func (r *Resolver) Index(name string) (int, error) {
+	if err := r.use(); err != nil {
+		return 0, err
+	}
+	defer r.using.RUnlock()
+	l, err := r.link(name)
+	if err != nil {
+		return 0, err
+	}
+	return l.Attrs().Index, nil
+}
+
 // names lists the interfaces that there are.
 func (r *Resolver) names() string {
 	links, err := r.links.LinkList()

@@ -153,7 +153,11 @@ func (c *client) Counters() (v []verbs.CounterValue, err error) {
 // Resolve has the device look for the way, and makes the one of the datagrams to
 // come.
 func (c *client) Resolve(ctx context.Context, q Query) (Resolved, error) {
-	r, err := c.e.dev.Resolve(ctx, &verbs.ResolveRequest{Src: q.Src, Dst: q.Dst, TOS: q.TOS})
+	r, err := c.e.dev.Resolve(ctx, &verbs.ResolveRequest{Src: q.Src, Dst: q.Dst, Interface: q.Interface, TOS: q.TOS})
+	if err != nil {
+		return Resolved{}, err
+	}
+	own, err := c.e.dev.QueryGID(r.SGIDIndex)
 	if err != nil {
 		return Resolved{}, err
 	}
@@ -161,8 +165,9 @@ func (c *client) Resolve(ctx context.Context, q Query) (Resolved, error) {
 	if mtu == 0 {
 		mtu = ibv.MTU256 // the smallest that there is: the device says whether its link carries that
 	}
-	key := cmfsm.Path{Local: r.Src, Remote: r.Dst, TrafficClass: q.TOS, HopLimit: r.HopLimit, VLAN: r.VLAN}
-	return Resolved{Src: r.Src, Dst: r.Dst, MTU: mtu, HopLimit: r.HopLimit, VLAN: r.VLAN}, c.e.reach(ctx, key)
+	way := Resolved{Src: addrOf(&own), MTU: mtu, HopLimit: r.HopLimit, VLAN: own.VLAN}
+	way.Dst = ibv.WithScope(r.Dst, ibv.Scope(way.Src))
+	return way, c.e.reach(ctx, cmfsm.Path{Local: way.Src, Remote: way.Dst, TrafficClass: q.TOS, HopLimit: r.HopLimit, VLAN: way.VLAN})
 }
 
 // Close ends the client. That it is closed already is no error.

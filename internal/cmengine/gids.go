@@ -15,17 +15,24 @@ func notOurs(a netip.Addr, gids []verbs.GIDEntry) error {
 	return fmt.Errorf("%w: %s is not an address of the device, which has %s", verbs.ErrNoSource, a, list(gids))
 }
 
+// addrOf is the address of an entry, with its interface where that tells two apart.
+func addrOf(e *verbs.GIDEntry) netip.Addr { return ibv.WithScope(e.GID.Addr(), uint32(e.IfIndex)) }
+
+// isAt says whether an entry is that of an address, which is on any interface unless it
+// names one.
+func isAt(e *verbs.GIDEntry, a netip.Addr) bool {
+	return e.GID == ibv.GIDOf(a) && (a.Zone() == "" || addrOf(e) == a)
+}
+
 func has(gids []verbs.GIDEntry, a netip.Addr) bool {
-	want := ibv.GIDOf(a)
-	return slices.ContainsFunc(gids, func(e verbs.GIDEntry) bool { return e.GID == want })
+	return slices.ContainsFunc(gids, func(e verbs.GIDEntry) bool { return isAt(&e, a) })
 }
 
 // indexOf is the GID index of an address in a VLAN, 0 being none; -1 if the device does not
 // have it there.
 func indexOf(gids []verbs.GIDEntry, a netip.Addr, vlan uint16) int {
-	want := ibv.GIDOf(a)
 	for i := range gids {
-		if gids[i].GID == want && gids[i].VLAN == vlan {
+		if isAt(&gids[i], a) && gids[i].VLAN == vlan {
 			return gids[i].Index
 		}
 	}
@@ -38,10 +45,11 @@ func list(gids []verbs.GIDEntry) string {
 	}
 	s := make([]string, len(gids))
 	for i, e := range gids {
-		s[i] = e.GID.Addr().String()
+		s[i] = addrOf(&e).String()
 	}
 	return strings.Join(s, ", ")
 }
 
-// plain is an address as the machine has it: without zone, IPv4 not mapped.
-func plain(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+// plain is an address as the machine has it: IPv4 not mapped, and with a zone only
+// where that is an interface's index and tells two addresses apart.
+func plain(a netip.Addr) netip.Addr { return ibv.WithScope(a, ibv.Scope(a)) }

@@ -123,7 +123,7 @@ func (e *Engine) received(wc *verbs.WC) {
 		return
 	}
 	from := cmfsm.Path{
-		Local: own.GID.Addr(), Remote: av.DGID.Addr(), FlowLabel: av.FlowLabel, TrafficClass: av.TrafficClass,
+		Local: addrOf(&own), Remote: av.DGID.Addr(), FlowLabel: av.FlowLabel, TrafficClass: av.TrafficClass,
 		HopLimit: hopLimit(e.buf[at : at+verbs.GRHLen]), SL: av.SL, VLAN: own.VLAN,
 	}
 	// One that is longer than a MAD is cut here, and its length is refused as it was.

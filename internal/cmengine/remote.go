@@ -140,10 +140,8 @@ func (c *remoteClient) SetOptions(id cmfsm.ID, o cmfsm.Options) error {
 }
 
 func (c *remoteClient) Bind(id cmfsm.ID, addr netip.AddrPort) (netip.AddrPort, error) {
-	// The daemon's interfaces have other zones: it knows the device's addresses without.
-	at := netip.AddrPortFrom(plain(addr.Addr()), addr.Port())
 	var rep proto.AddrPort
-	if err := c.call(proto.OpCMBind, &proto.CMBind{ID: uint64(id), Addr: proto.AddrPortOf(at)}, &rep); err != nil {
+	if err := c.call(proto.OpCMBind, &proto.CMBind{ID: uint64(id), Addr: proto.AddrPortOf(addr)}, &rep); err != nil {
 		return netip.AddrPort{}, err
 	}
 	return rep.Netip(), nil
@@ -154,7 +152,12 @@ func (c *remoteClient) Listen(id cmfsm.ID, backlog int) error {
 }
 
 func (c *remoteClient) Resolve(ctx context.Context, q Query) (Resolved, error) {
-	req := proto.CMResolve{Src: proto.AddrOf(plain(q.Src)), Dst: proto.AddrOf(plain(q.Dst)), TOS: q.TOS}
+	zone, err := proto.ZoneName("", q.Dst, q.Src)
+	if err != nil {
+		return Resolved{}, fmt.Errorf("%w: %w", verbs.ErrInvalid, err)
+	}
+	req := proto.CMResolve{Src: proto.AddrOf(q.Src.Unmap()), Dst: proto.AddrOf(q.Dst.Unmap()), TOS: q.TOS}
+	proto.PutText(req.Interface[:], zone)
 	if at, ok := ctx.Deadline(); ok {
 		req.WaitNS = uint64(max(time.Until(at), 1))
 	}
@@ -232,7 +235,7 @@ func (c *remoteClient) QPAttr(id cmfsm.ID, p *cmfsm.ConnParam) (cmfsm.QPAttr, er
 	if err := c.call(proto.OpCMQPAttr, &proto.CMAccept{ID: uint64(id), Param: param}, &rep); err != nil {
 		return cmfsm.QPAttr{}, err
 	}
-	return cmfsm.QPAttr{QPAttr: rep.Attr.IBV(), LocalGID: rep.LocalGID, VLAN: rep.VLAN}, nil
+	return cmfsm.QPAttr{QPAttr: rep.Attr.IBV(), LocalGID: rep.LocalGID, VLAN: rep.VLAN, Scope: rep.Scope}, nil
 }
 
 func (c *remoteClient) Info(id cmfsm.ID) (cmfsm.Info, error) {

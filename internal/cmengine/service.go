@@ -25,6 +25,7 @@ type Service interface {
 type Client interface {
 	Create(ps wire.PortSpace, typ ibv.QPType) (cmfsm.ID, error)
 	SetOptions(id cmfsm.ID, o cmfsm.Options) error
+	// Bind takes zones that are indices of interfaces, as those that it answers with.
 	Bind(id cmfsm.ID, addr netip.AddrPort) (netip.AddrPort, error)
 	Listen(id cmfsm.ID, backlog int) error
 	// Resolve finds how the device reaches a destination, as verbs.Context.Resolve
@@ -47,16 +48,18 @@ type Client interface {
 	Close() error
 }
 
-// Query says what to resolve.
+// Query says what to resolve. Zones are names or indices of interfaces where the device
+// is, as Interface.
 type Query struct {
-	Src netip.Addr // own address; not valid or unspecified: any that fits
-	Dst netip.Addr
-	TOS uint8
+	Src       netip.Addr // own address; not valid or unspecified: any that fits
+	Dst       netip.Addr
+	Interface string // to leave by, as the zone of an address names it too; empty: any
+	TOS       uint8
 }
 
 // Resolved is a way to a destination.
 type Resolved struct {
-	Src, Dst netip.Addr // without zone, IPv4 not mapped
+	Src, Dst netip.Addr // IPv4 not mapped; link-local ones have the index of the interface as zone
 	MTU      ibv.MTU    // path MTU
 	HopLimit uint8
 	VLAN     uint16 // of Src; 0: none

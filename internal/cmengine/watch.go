@@ -48,8 +48,11 @@ func (e *Engine) lookAtAddresses() {
 	}
 	gone := map[netip.Addr]bool{}
 	for _, g := range e.gids {
-		if a := g.GID.Addr(); !has(gids, a) {
-			gone[a] = true
+		// Who has named no interface has it while any has.
+		for _, a := range []netip.Addr{addrOf(&g), g.GID.Addr()} {
+			if !has(gids, a) {
+				gone[a] = true
+			}
 		}
 	}
 	e.gids = gids

@@ -28,7 +28,7 @@ func (m *Machine) Connect(now mono.Time, id ID, r *Route, p *ConnParam) error {
 	}
 	// Bound to all addresses, it now has the one that the route begins at.
 	c.local = netip.AddrPortFrom(local.Addr(), c.local.Port())
-	c.remote = plain(r.Remote)
+	c.remote = netip.AddrPortFrom(facing(local.Addr(), r.Remote.Addr()), r.Remote.Port())
 	c.flowLabel = r.FlowLabel & 0xFFFFF
 	if c.local.Addr().Is4() || c.flowLabel == 0 {
 		c.flowLabel = wire.FlowLabelFromPorts(c.local.Port(), c.remote.Port())

@@ -11,7 +11,8 @@ import (
 // and dropped: the connection manager's class knows no answer that says so.
 func (m *Machine) Handle(now mono.Time, path *Path, payload []byte) {
 	p := *path
-	p.Local, p.Remote = plainAddr(p.Local), plainAddr(p.Remote)
+	p.Local = plainAddr(p.Local)
+	p.Remote = facing(p.Local, p.Remote)
 	from := &p
 	if len(payload) != wire.MADLen {
 		m.count(CounterBadLength)

@@ -51,7 +51,8 @@ type Options struct {
 	MinRNRTimer uint8 // 5-bit code, 0 to 31
 }
 
-// Route is where Connect goes, as the caller has resolved it.
+// Route is where Connect goes, as the caller has resolved it. A link-local Local may
+// have the index of its interface as its zone, see ibv.WithScope.
 type Route struct {
 	Local, Remote netip.AddrPort // Local's port 0 means the bound one, or any
 	MTU           ibv.MTU        // path MTU
@@ -63,7 +64,8 @@ type Route struct {
 }
 
 // Path is between which addresses a MAD goes and how. Received, Local is its
-// destination. From the machine addresses have no zone, and IPv4 is not mapped.
+// destination. IPv4 is not mapped, and what has a zone is link-local: both addresses
+// have that of Local, which is its interface's index.
 type Path struct {
 	Local, Remote netip.Addr
 	FlowLabel     uint32 // 20 bits, IPv6 only
@@ -91,9 +93,10 @@ type Info struct {
 
 // QPAttr are the attributes of a connected queue pair, complete for INIT, RTR
 // and RTS. State and AV.SGIDIndex are left to the caller: the index is that of
-// LocalGID in VLAN.
+// LocalGID in VLAN, on the interface Scope.
 type QPAttr struct {
 	ibv.QPAttr
 	LocalGID ibv.GID
 	VLAN     uint16 // 0: none
+	Scope    uint32 // index of the interface; 0: any
 }

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
 
@@ -36,8 +37,13 @@ func (m *Machine) Bind(id ID, addr netip.AddrPort) (netip.AddrPort, error) {
 	return c.local, nil
 }
 
-// plainAddr is an address as paths have it: without zone, IPv4 not mapped.
-func plainAddr(a netip.Addr) netip.Addr { return a.Unmap().WithZone("") }
+// plainAddr is an address as paths have it: with the zone only where it tells two
+// apart, IPv4 not mapped.
+func plainAddr(a netip.Addr) netip.Addr { return ibv.WithScope(a, ibv.Scope(a)) }
+
+// facing is the address of the other end of what local is an end of: link-local, it
+// is of the same link.
+func facing(local, a netip.Addr) netip.Addr { return ibv.WithScope(a, ibv.Scope(local)) }
 
 func plain(a netip.AddrPort) netip.AddrPort {
 	return netip.AddrPortFrom(plainAddr(a.Addr()), a.Port())
@@ -89,10 +95,11 @@ func (m *Machine) conflict(c *conn, addr netip.AddrPort, reuse bool) *conn {
 }
 
 // covers says whether an id bound to a has what goes to b. Of two families, only
-// the unspecified IPv6 address has IPv4, too.
+// the unspecified IPv6 address has IPv4, too. An address without zone is that of all
+// links.
 func covers(a netip.Addr, afOnly bool, b netip.Addr) bool {
 	if a.Is4() == b.Is4() {
-		return a == b || a.IsUnspecified()
+		return a == b || a.IsUnspecified() || a == b.WithZone("")
 	}
 	return a.Is6() && a.IsUnspecified() && !afOnly
 }

@@ -31,7 +31,7 @@ func (m *Machine) QPAttr(id ID, p *ConnParam) (QPAttr, error) {
 			MaxRDAtomic: initiator, MaxDestRDAtomic: responder, MinRNRTimer: c.opt.MinRNRTimer, Port: 1,
 			Timeout: c.timeout(), RetryCnt: c.retryCount, RNRRetry: c.rnrRetryCount,
 		},
-		LocalGID: ibv.GIDOf(c.path.Local), VLAN: c.path.VLAN,
+		LocalGID: ibv.GIDOf(c.path.Local), VLAN: c.path.VLAN, Scope: ibv.Scope(c.path.Local),
 	}, nil
 }
 

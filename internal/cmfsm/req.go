@@ -53,7 +53,7 @@ func (m *Machine) listenerOf(from *Path, mad *wire.MAD, req *wire.REQ) *conn {
 	cma := wire.CMAAt(req.PrivateData())
 	dst := from.Local
 	if cma.Valid() {
-		dst = cma.Dst().Unmap()
+		dst = facing(from.Local, cma.Dst())
 	}
 	l := m.listenerFor(req.ServiceID(), dst)
 	local := ibv.GIDOf(from.Local)
@@ -101,8 +101,8 @@ func (m *Machine) accepted(c *conn, from *Path, mad *wire.MAD, req *wire.REQ) {
 	_, port, _ := req.ServiceID().Split()
 	c.passive = true
 	c.state = StateREQRcvd
-	c.local = netip.AddrPortFrom(cma.Dst().Unmap(), port)
-	c.remote = netip.AddrPortFrom(cma.Src().Unmap(), cma.SrcPort())
+	c.local = netip.AddrPortFrom(facing(from.Local, cma.Dst()), port)
+	c.remote = netip.AddrPortFrom(facing(from.Local, cma.Src()), cma.SrcPort())
 	c.path = *replyTo(from)
 	c.path.TrafficClass = path.TrafficClass()
 	c.path.SL = path.SL() & 7

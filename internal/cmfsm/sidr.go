@@ -50,7 +50,7 @@ func (m *Machine) handleSIDRREQ(from *Path, mad *wire.MAD, req *wire.SIDRREQ) {
 		m.count(CounterBadMessage)
 		return
 	}
-	l := m.listenerFor(req.ServiceID(), cma.Dst().Unmap())
+	l := m.listenerFor(req.ServiceID(), facing(from.Local, cma.Dst()))
 	if l == nil || l.typ != ibv.QPTypeUD {
 		m.count(CounterNoListener)
 		m.refuseSIDR(from, mad, req, wire.SIDRUnsupported)
@@ -64,8 +64,8 @@ func (m *Machine) handleSIDRREQ(from *Path, mad *wire.MAD, req *wire.SIDRREQ) {
 	c.passive = true
 	c.state = StateSIDRREQRcvd
 	_, port, _ := req.ServiceID().Split()
-	c.local = netip.AddrPortFrom(cma.Dst().Unmap(), port)
-	c.remote = netip.AddrPortFrom(cma.Src().Unmap(), cma.SrcPort())
+	c.local = netip.AddrPortFrom(facing(from.Local, cma.Dst()), port)
+	c.remote = netip.AddrPortFrom(facing(from.Local, cma.Src()), cma.SrcPort())
 	c.path = *replyTo(from)
 	c.commID, c.peerTID, c.serviceID = req.RequestID(), mad.TID(), req.ServiceID()
 	m.questions[c.question()] = c

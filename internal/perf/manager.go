@@ -12,6 +12,7 @@ import (
 
 	"github.com/roce-xdp/roce-xdp/cm"
 	"github.com/roce-xdp/roce-xdp/internal/connect"
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
 )
 
 // meetTime is how long one queue pair may take to be connected over the connection
@@ -47,7 +48,7 @@ func (m *meeting) check() error {
 func (e *End) config(i int, private []byte) *cm.Config {
 	return &cm.Config{
 		PD: e.pd, SendCQ: e.cq, RecvCQ: e.cq, Cap: e.capacity(), Context: uint64(i), Prepare: e.postReceives,
-		PrivateData: private, LocalAddr: netip.AddrPortFrom(e.gid.GID.Addr(), 0), MaxMTU: e.path.MTU, TOS: e.path.TrafficClass,
+		PrivateData: private, LocalAddr: e.address(), MaxMTU: e.path.MTU, TOS: e.path.TrafficClass,
 		ResponderResources: e.p.Outstanding, InitiatorDepth: e.p.Outstanding, Access: e.path.Access,
 	}
 }
@@ -56,12 +57,22 @@ func (e *End) config(i int, private []byte) *cm.Config {
 func (e *End) listen() (*cm.Listener, *meeting, error) {
 	m := &meeting{Secret: make([]byte, secretLen)}
 	rand.Read(m.Secret)
-	l, err := cm.Listen(e.dev, netip.AddrPortFrom(e.gid.GID.Addr(), 0).String(), e.config(0, nil))
+	l, err := cm.Listen(e.dev, e.address().String(), e.config(0, nil))
 	if err != nil {
 		return nil, nil, err
 	}
-	m.Addr = l.Addr()
+	m.Addr = unzoned(l.Addr())
 	return l, m, nil
+}
+
+// address is the end's, with any port.
+func (e *End) address() netip.AddrPort {
+	return netip.AddrPortFrom(ibv.WithScope(e.gid.GID.Addr(), uint32(e.gid.IfIndex)), 0)
+}
+
+// unzoned is an address as the other end knows it, whose interfaces are others.
+func unzoned(a netip.AddrPort) netip.AddrPort {
+	return netip.AddrPortFrom(a.Addr().WithZone(""), a.Port())
 }
 
 // accept takes the connections of all queue pairs, in the order in which the client asks.
@@ -105,7 +116,7 @@ func (e *End) dial(ctx context.Context, m *meeting) error {
 func (e *End) dialOne(ctx context.Context, m *meeting, i int) error {
 	ctx, cancel := context.WithTimeout(ctx, meetTime)
 	defer cancel()
-	c, err := cm.Dial(ctx, e.dev, m.Addr.String(), e.config(i, m.ticket(i)))
+	c, err := cm.Dial(ctx, e.dev, unzoned(m.Addr).String(), e.config(i, m.ticket(i)))
 	if err != nil {
 		return e.late(ctx, i, err)
 	}

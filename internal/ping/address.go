@@ -31,7 +31,7 @@ func (o *Options) toServer(ctx context.Context) (w way, err error) {
 	if addr.IsUnspecified() || addr.IsMulticast() {
 		return w, fmt.Errorf("%w: address (-a) %s is not that of one host", ErrOptions, o.Address)
 	}
-	w.remote = netip.AddrPortFrom(addr.WithZone(""), uint16(o.Port))
+	w.remote = netip.AddrPortFrom(addr, uint16(o.Port))
 	if o.Source != "" {
 		if w.local, err = netip.ParseAddr(o.Source); err != nil {
 			return w, fmt.Errorf("%w: source address (-I): %w", ErrOptions, err)
@@ -39,7 +39,6 @@ func (o *Options) toServer(ctx context.Context) (w way, err error) {
 		w.local = w.local.Unmap()
 	}
 	w.ifname, err = o.interfaceTo(addr, w.local)
-	w.local = w.local.WithZone("")
 	return w, err
 }
 
@@ -96,7 +95,7 @@ func (o *Options) listenAddr(ctx context.Context) (ifname, address string, err e
 	if addr.IsMulticast() {
 		return "", "", fmt.Errorf("%w: address (-a) %s is not that of one host", ErrOptions, addr)
 	}
-	address = net.JoinHostPort(addr.WithZone("").String(), port)
+	address = net.JoinHostPort(addr.String(), port)
 	switch {
 	case addr.IsUnspecified():
 		ifname, err = o.onlyInterface()

@@ -55,7 +55,7 @@ func TestClientAddresses(t *testing.T) {
 	}
 	o := Defaults()
 	o.Address = "fe80::1%lan7"
-	if w, err := o.toServer(t.Context()); err != nil || w.ifname != "lan7" || w.remote.String() != "[fe80::1]:7174" {
+	if w, err := o.toServer(t.Context()); err != nil || w.ifname != "lan7" || w.remote.String() != "[fe80::1%lan7]:7174" {
 		t.Errorf("link-local with a zone: %+v, %v", w, err)
 	}
 	o.Address = "127.0.0.1"
@@ -66,7 +66,7 @@ func TestClientAddresses(t *testing.T) {
 
 func TestListenAddresses(t *testing.T) {
 	for _, tt := range []struct{ address, want string }{
-		{"", ":7174"}, {"0.0.0.0", "0.0.0.0:7174"}, {"::0", "[::]:7174"}, {"192.0.2.1", "192.0.2.1:7174"}, {"fe80::1%eth0", "[fe80::1]:7174"},
+		{"", ":7174"}, {"0.0.0.0", "0.0.0.0:7174"}, {"::0", "[::]:7174"}, {"192.0.2.1", "192.0.2.1:7174"}, {"fe80::1%eth0", "[fe80::1%eth0]:7174"},
 	} {
 		o := Defaults()
 		o.Address, o.Interface = tt.address, "eth0"

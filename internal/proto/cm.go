@@ -46,10 +46,11 @@ type CMListen struct {
 
 // CMResolve asks for the way to a destination.
 type CMResolve struct {
-	Src, Dst Addr
-	WaitNS   uint64 // 0: as long as the device does
-	TOS      uint8
-	Pad      [7]uint8
+	Src, Dst  Addr
+	Interface [Name]byte // zone of either, if that is a name
+	WaitNS    uint64     // 0: as long as the device does
+	TOS       uint8
+	Pad       [7]uint8
 }
 
 // CMResolved is the way.
@@ -107,8 +108,9 @@ type CMReject struct {
 type CMQPAttrReply struct {
 	Attr     QPAttr
 	LocalGID [16]byte
+	Scope    uint32 // index of the interface that LocalGID is of; 0: any
 	VLAN     uint16
-	Pad      [6]uint8
+	Pad      [2]uint8
 }
 
 // CMInfo is cmfsm.Info.

@@ -106,7 +106,7 @@ type CountersReply struct {
 type Resolve struct {
 	Dst       Addr
 	Src       Addr
-	Interface [Name]byte // or the zone of Dst
+	Interface [Name]byte // by name or number, or a zone of Dst or Src that is a name
 	WaitNS    uint64     // how long to wait for the next hop; 0: as long as the device does
 	TOS       uint8
 	Partial   uint8 // 1: what is known without an answer is a reply, too

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -82,11 +83,51 @@ func TestAddresses(t *testing.T) {
 			t.Errorf("%v became %v", p, got)
 		}
 	}
-	if got := AddrOf(netip.MustParseAddr("fe80::1%eth0")).Netip(); got != netip.MustParseAddr("fe80::1") {
+	for from, to := range map[string]string{
+		"fe80::1%eth0": "fe80::1", "fe80::1%7": "fe80::1%7", "ff02::1%7": "ff02::1%7", "2001:db8::1%7": "2001:db8::1",
+	} {
+		a := netip.MustParseAddr(from)
+		if got := AddrOf(a).Netip(); got != netip.MustParseAddr(to) {
+			t.Errorf("%s became %s", from, got)
+		}
+		if got := AddrPortOf(netip.AddrPortFrom(a, 1)).Netip(); got != netip.AddrPortFrom(netip.MustParseAddr(to), 1) {
+			t.Errorf("%s became %s", from, got)
+		}
+	}
+	// What a client may send besides.
+	if got := (Addr{Family: 4, IP: [16]byte{192, 0, 2, 1}, Scope: 7}).Netip(); got != netip.MustParseAddr("192.0.2.1") {
 		t.Error(got)
 	}
 	if (Addr{Family: 5}).Netip().IsValid() {
 		t.Error("family 5 is an address")
+	}
+}
+
+func TestZoneName(t *testing.T) {
+	long := strings.Repeat("x", Name)
+	for _, tc := range []struct {
+		name, iface, dst, src, want string
+		fails                       bool
+	}{
+		{"none", "", "fe80::1", "fe80::2", "", false},
+		{"an interface", "eth0", "fe80::1", "", "eth0", false},
+		{"a zone", "", "fe80::1%eth0", "fe80::2", "eth0", false},
+		{"the source's zone", "", "fe80::1", "fe80::2%eth0", "eth0", false},
+		{"all the same", "eth0", "fe80::1%eth0", "fe80::2%eth0", "eth0", false},
+		{"a number travels with its address", "", "fe80::1%7", "fe80::2%eth0", "eth0", false},
+		{"a number that does not", "", "2001:db8::1%7", "", "7", false},
+		{"two", "eth0", "fe80::1%eth1", "", "", true},
+		{"too long", "", "fe80::1%" + long, "", "", true},
+		{"just not", "", "fe80::1%" + long[1:], "", long[1:], false},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dst, _ := netip.ParseAddr(tc.dst)
+			src, _ := netip.ParseAddr(tc.src)
+			got, err := ZoneName(tc.iface, dst, src)
+			if got != tc.want || (err != nil) != tc.fails {
+				t.Errorf("%q, %v", got, err)
+			}
+		})
 	}
 }
 

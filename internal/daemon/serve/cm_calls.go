@@ -47,7 +47,7 @@ func cmResolve(c *connections, q *request, m *proto.CMResolve) (any, error) {
 	if !dst.IsValid() {
 		return nil, invalid("no address to resolve")
 	}
-	r, err := c.client.Resolve(ctx, cmengine.Query{Src: m.Src.Netip(), Dst: dst, TOS: m.TOS})
+	r, err := c.client.Resolve(ctx, cmengine.Query{Src: m.Src.Netip(), Dst: dst, Interface: proto.Text(m.Interface[:]), TOS: m.TOS})
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +95,7 @@ func cmQPAttr(c *connections, _ *request, m *proto.CMAccept) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &proto.CMQPAttrReply{Attr: proto.QPAttrOf(&a.QPAttr), LocalGID: a.LocalGID, VLAN: a.VLAN}, nil
+	return &proto.CMQPAttrReply{Attr: proto.QPAttrOf(&a.QPAttr), LocalGID: a.LocalGID, VLAN: a.VLAN, Scope: a.Scope}, nil
 }
 
 func cmInfo(c *connections, _ *request, m *proto.CMID) (any, error) {
