@@ -100,7 +100,7 @@ func (d *remote) Resolve(ctx context.Context, req *ResolveRequest) (Resolution, 
 	proto.PutText(m.Interface[:], iface)
 	m.WaitNS = waitNS(ctx)
 	var r proto.Resolution
-	err := d.wait(ctx, proto.OpResolve, m, &r)
+	err = d.wait(ctx, proto.OpResolve, m, &r)
 	if err == nil {
 		return resolutionOf(&r), nil
 	}
