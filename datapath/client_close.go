@@ -102,17 +102,18 @@ func (c *Client) dropMemory() error {
 	for h := range d.handles {
 		c.leaveAH(h)
 	}
-	mine := map[uint64]*registered{}
+	var aliases, regions []uint64
 	for h, m := range d.mrs {
-		if m.owner == c {
-			mine[h] = m
+		switch {
+		case m.owner != c:
+		case m.alias != nil:
+			aliases = append(aliases, h)
+		default:
+			regions = append(regions, h)
 		}
 	}
 	d.mu.Unlock()
-	var errs []error
-	for _, aliases := range []bool{true, false} { // what is bound goes before what it is bound to
-		errs = append(errs, c.dropRegions(mine, aliases)...)
-	}
+	errs := append(c.dropRegions(aliases), c.dropRegions(regions)...) // what is bound goes before what it is bound to
 	if d.settleMemory() != nil {
 		return nil // the device was closed meanwhile, which is reported to who closes it
 	}
@@ -133,34 +134,31 @@ func (c *Client) dropMemory() error {
 	return errors.Join(errs...)
 }
 
-// dropRegions takes windows and fast regions, or the others, out of the table. One
-// that another call has taken out at the same time is gone as well.
-func (c *Client) dropRegions(mine map[uint64]*registered, aliases bool) (errs []error) {
-	for len(mine) != 0 {
-		left := len(mine)
-		for h, m := range mine {
-			if (m.alias != nil) != aliases {
-				continue
-			}
+// dropRegions takes what handles stand for out of the table of keys. One that another
+// call has taken out at the same time is gone as well. The device's lock is given back
+// after each: there may be many.
+func (c *Client) dropRegions(handles []uint64) (errs []error) {
+	d := c.dev
+	for len(handles) != 0 {
+		var bound []uint64
+		for _, h := range handles {
+			d.mu.Lock()
 			var err error
-			var pd memory.PD
-			if m.alias != nil {
-				pd, err = m.alias.PD(), c.dev.mem.Dealloc(m.alias)
-			} else {
-				pd, err = m.r.PD(), c.dev.mem.Deregister(m.r)
+			if m := c.region(h); m != nil {
+				err = d.dropRegion(h, m)
 			}
-			if errors.Is(err, memory.ErrBound) {
-				continue // by one of those that come after it
-			}
-			if err != nil && !errors.Is(err, memory.ErrNotRegistered) {
+			d.mu.Unlock()
+			switch {
+			case errors.Is(err, memory.ErrBound): // by one of those that come after it
+				bound = append(bound, h)
+			case err != nil:
 				errs = append(errs, err)
 			}
-			delete(mine, h)
-			c.dev.leaveRegion(h, pd)
 		}
-		if len(mine) == left {
+		if len(bound) == len(handles) {
 			return errs
 		}
+		handles = bound
 	}
 	return errs
 }

@@ -110,7 +110,7 @@ func TestIndirectRegion(t *testing.T) {
 		if s := run(p.A, there); s != verbs.WCLocalProtection {
 			t.Errorf("all %v: memory that is gone: %v", all, s)
 		}
-		if valid := c.region(mr.Handle).r.Valid(); valid != all {
+		if valid := c.memoryOf(mr).Valid(); valid != all {
 			t.Errorf("all %v: the region is valid: %v", all, valid)
 		}
 		must(t, c.DeregisterMemory(mr))
@@ -156,7 +156,7 @@ func TestReregisterClientMemory(t *testing.T) {
 	check("to shared", 100, err, nil)
 	_, err = c.ReregisterShared(again, atomics, 0, nil)
 	check("atomics on shared memory", 100, err, nil)
-	if got := c.region(again.Handle).r; got.Slice(0x7000, 8) != nil || !got.Atomic(0x7000) {
+	if got := c.memoryOf(again); got.Slice(0x7000, 8) != nil || !got.Atomic(0x7000) {
 		t.Error("memory that may go away is taken for memory that stays")
 	}
 	must(t, c.DeregisterMemory(again))

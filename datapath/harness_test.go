@@ -306,3 +306,10 @@ func (d *Device) mrByKey(key uint32) *memory.Region {
 	}
 	return nil
 }
+
+// memoryOf is the region that mr is a handle of.
+func (c *Client) memoryOf(mr verbs.ProviderMR) *memory.Region {
+	c.dev.mu.Lock()
+	defer c.dev.mu.Unlock()
+	return c.region(mr.Handle).r
+}

@@ -149,7 +149,7 @@ func TestMemoryThatVanishes(t *testing.T) {
 			if wc, err := p.A.Next(); err != nil || wc.Status != verbs.WCLocalProtection {
 				t.Fatalf("without them: %+v, %v", wc, err)
 			}
-			if m := c.region(mr.Handle); m.r.Valid() {
+			if c.memoryOf(mr).Valid() {
 				t.Error("the region is still there")
 			}
 			if _, fault := r.a.mem.Check(mr.LKey, memory.PD(pd), 0, mr.Addr, 1); fault != memory.FaultKey {

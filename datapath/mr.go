@@ -17,7 +17,8 @@ type protection struct {
 	objects int
 }
 
-// registered is a memory region or, with an alias, a key that work requests bind.
+// registered is a memory region or, with an alias, a key that work requests bind. It
+// is guarded by the device's lock: another region may take the place of r.
 type registered struct {
 	owner *Client
 	r     *memory.Region
@@ -156,46 +157,62 @@ func (c *Client) enterRegion(m *registered) (uint64, error) {
 	return d.lastMR, nil
 }
 
-// region is what a handle of the client stands for, nil if nothing.
+// region is what a handle of the client stands for, nil if nothing. The device's lock
+// is held.
 func (c *Client) region(handle uint64) *registered {
-	c.dev.mu.Lock()
-	defer c.dev.mu.Unlock()
 	if m := c.dev.mrs[handle]; m != nil && m.owner == c {
 		return m
 	}
 	return nil
 }
 
-// leaveRegion forgets what a handle stands for, which is no longer in the table of
-// pd's keys.
-func (d *Device) leaveRegion(handle uint64, pd memory.PD) {
+// DeregisterMemory ends a region and returns when no worker can touch its memory
+// any more. It is ErrBusy while windows or fast regions are bound to it.
+func (c *Client) DeregisterMemory(mr verbs.ProviderMR) error {
+	return c.endRegion(mr.Handle, false, "no memory region with lkey", mr.LKey)
+}
+
+// endRegion ends what a handle stands for, which is an alias or is none, and returns
+// when no worker goes by it. With none such, none and key say what there is not.
+func (c *Client) endRegion(handle uint64, alias bool, none string, key uint32) error {
+	d := c.dev
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	m := d.mrs[handle]
-	if m == nil {
-		return
+	m, gone := c.region(handle), c.gone()
+	found := m != nil && (m.alias != nil) == alias
+	var err error
+	if found && !gone {
+		err = d.dropRegion(handle, m)
+	}
+	d.mu.Unlock()
+	switch {
+	case gone:
+		return c.end() // which returns when nobody touches memory any more
+	case !found:
+		return fmt.Errorf("%w: %s %#x", ErrInvalid, none, key)
+	case err != nil:
+		return busyIfBound(err)
+	}
+	return d.settleMemory()
+}
+
+// dropRegion takes what handle stands for out of the table of keys, and forgets it.
+// Who has looked the key up before is done with it after settleMemory. It is
+// memory.ErrBound while something is bound to it. The device's lock is held.
+func (d *Device) dropRegion(handle uint64, m *registered) (err error) {
+	var pd memory.PD
+	if m.alias != nil {
+		pd, err = m.alias.PD(), d.mem.Dealloc(m.alias)
+	} else {
+		pd, err = m.r.PD(), d.mem.Deregister(m.r)
+	}
+	if err != nil {
+		return err
 	}
 	delete(d.mrs, handle)
 	m.owner.use.MRs--
 	m.owner.use.Bytes -= m.bytes
 	d.dropFromPD(uint32(pd))
-}
-
-// DeregisterMemory ends a region and returns when no worker can touch its memory
-// any more. It is ErrBusy while windows or fast regions are bound to it.
-func (c *Client) DeregisterMemory(mr verbs.ProviderMR) error {
-	d, m := c.dev, c.region(mr.Handle)
-	if c.gone() {
-		return c.end() // which returns when nobody touches memory any more
-	}
-	if m == nil || m.r == nil {
-		return fmt.Errorf("%w: no memory region with lkey %#x", ErrInvalid, mr.LKey)
-	}
-	if err := d.mem.Deregister(m.r); err != nil {
-		return busyIfBound(err)
-	}
-	d.leaveRegion(mr.Handle, m.r.PD())
-	return d.settleMemory()
+	return nil
 }
 
 // settleMemory returns when no worker uses a key that has been taken out of the

@@ -60,16 +60,5 @@ func (c *Client) allocAlias(pd uint32, alloc func() (*memory.Alias, error)) (uin
 
 // deallocAlias frees the alias of a handle; key was its first.
 func (c *Client) deallocAlias(handle uint64, key uint32) error {
-	d, m := c.dev, c.region(handle)
-	if c.gone() {
-		return c.end() // which returns when nobody touches memory any more
-	}
-	if m == nil || m.alias == nil {
-		return fmt.Errorf("%w: no memory window or fast region with index %#x", ErrInvalid, key>>8)
-	}
-	if err := d.mem.Dealloc(m.alias); err != nil {
-		return busyIfBound(err)
-	}
-	d.leaveRegion(handle, m.alias.PD())
-	return d.settleMemory()
+	return c.endRegion(handle, true, "no memory window or fast region with index", key>>8)
 }

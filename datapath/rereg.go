@@ -20,22 +20,13 @@ func (c *Client) ReregisterMemory(mr verbs.ProviderMR, to *verbs.ProviderRereg) 
 // reregister changes a region; with ReregTranslation bytes of memory count for the
 // client instead of those that did.
 func (c *Client) reregister(mr verbs.ProviderMR, change *memory.Change, bytes uint64) (verbs.ProviderMR, error) {
-	d, m := c.dev, c.region(mr.Handle)
-	if c.gone() {
-		return mr, ErrClosed
-	}
-	if m == nil || m.r == nil {
-		return mr, fmt.Errorf("%w: no memory region with lkey %#x", ErrInvalid, mr.LKey)
-	}
-	if change.Flags&ibv.ReregTranslation == 0 {
-		bytes = m.bytes
-	}
+	d := c.dev
 	if change.Flags&ibv.ReregPD != 0 {
 		if err := c.enterPD(uint32(change.PD)); err != nil {
 			return mr, err
 		}
 	}
-	n, err := c.replaceRegion(m, change, bytes)
+	n, err := c.replaceRegion(mr, change, bytes)
 	if err != nil {
 		if change.Flags&ibv.ReregPD != 0 {
 			d.leavePD(uint32(change.PD))
@@ -45,12 +36,20 @@ func (c *Client) reregister(mr verbs.ProviderMR, change *memory.Change, bytes ui
 	return verbs.ProviderMR{Handle: mr.Handle, Addr: n.Start(), LKey: n.LKey(), RKey: n.RKey()}, d.settleMemory()
 }
 
-// replaceRegion puts a changed region in the place of that of m.
-func (c *Client) replaceRegion(m *registered, change *memory.Change, bytes uint64) (*memory.Region, error) {
+// replaceRegion puts a changed region in the place of that of mr.
+func (c *Client) replaceRegion(mr verbs.ProviderMR, change *memory.Change, bytes uint64) (*memory.Region, error) {
 	d := c.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if bytes > m.bytes {
+	m := c.region(mr.Handle)
+	switch {
+	case c.gone(): // who closes it has seen all its regions, or will
+		return nil, ErrClosed
+	case m == nil || m.r == nil:
+		return nil, fmt.Errorf("%w: no memory region with lkey %#x", ErrInvalid, mr.LKey)
+	case change.Flags&ibv.ReregTranslation == 0:
+		bytes = m.bytes
+	case bytes > m.bytes:
 		if err := c.admitBytes(bytes - m.bytes); err != nil {
 			return nil, err
 		}
