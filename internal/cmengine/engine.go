@@ -40,6 +40,7 @@ type Engine struct {
 	sweep     mono.Time // when to look for paths that nobody uses; Never without paths
 	gids      []verbs.GIDEntry
 	mtu       ibv.MTU
+	looked    bool      // in this round, what the link carries
 	armed     mono.Time // when the loop wakes up by itself
 	wake      context.CancelFunc
 	halting   bool // the device is being closed
@@ -124,9 +125,7 @@ func (e *Engine) run() {
 		}
 		e.mu.Lock()
 		alive := !e.halting
-		if n > 0 {
-			e.lookAtMTU() // which requests are judged by
-		}
+		e.looked = false
 		for i := range wcs[:n] {
 			alive = e.completed(&wcs[i]) && alive
 		}

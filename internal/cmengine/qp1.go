@@ -132,6 +132,9 @@ func (e *Engine) received(wc *verbs.WC) {
 	if n > slotLen {
 		data = nil
 	}
+	if !e.looked && len(data) == wire.MADLen && wire.MADAt(data).Attr() == wire.AttrREQ {
+		e.lookAtMTU() // which requests are judged by
+	}
 	e.m.Handle(e.now(), &from, data)
 }
 

@@ -32,8 +32,10 @@ func (e *Engine) watch() {
 	}
 }
 
-// lookAtMTU tells the machine what the link carries. The lock is held.
+// lookAtMTU tells the machine what the link carries. Asking takes each worker's lock for
+// a moment. The lock is held.
 func (e *Engine) lookAtMTU() {
+	e.looked = true
 	if port, err := e.dev.QueryPort(); err == nil && port.ActiveMTU != e.mtu {
 		e.mtu = port.ActiveMTU
 		e.m.SetMTU(e.mtu)
