@@ -55,6 +55,7 @@ type Device struct {
 	paths  pathFinder // nil: there is no kernel to ask
 	joins  joiner
 	mode   string
+	netns  uint64
 	zero   bool // zero-copy
 
 	linger     time.Duration
@@ -153,6 +154,7 @@ type config struct {
 	joins   joiner
 	mode    string
 	zero    bool
+	netns   uint64 // see resolve.Namespace; 0: no kernel is behind it
 }
 
 // newDevice makes a device over ports that share a UMEM. Their background
@@ -168,6 +170,7 @@ func newDevice(c config) *Device {
 		joins:   c.joins,
 		mode:    c.mode,
 		zero:    c.zero,
+		netns:   c.netns,
 		done:    make(chan struct{}),
 		hurry:   make(chan struct{}),
 		link:    c.link,
@@ -302,6 +305,7 @@ func (d *Device) QueryPort() (verbs.PortAttr, error) {
 		BadPKeyCntr:  badPKey,
 		QKeyViolCntr: badQKey,
 		IfIndex:      d.link.index,
+		NetNS:        d.netns,
 		MAC:          net.HardwareAddr(d.link.mac[:]),
 	}, nil
 }

@@ -92,6 +92,9 @@ func (o *opening) open(opts *Options) (*Device, error) {
 		o.undo = append(o.undo, w.Close)
 		c.ports, c.waiters = append(c.ports, s), append(c.waiters, w)
 	}
+	if c.netns, err = resolve.Namespace(); err != nil {
+		return nil, err
+	}
 	d := newDevice(c)
 	d.hops = newHopCache(&netResolver{from: o.paths})
 	d.routes, d.paths = d.hops, o.paths

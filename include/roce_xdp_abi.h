@@ -188,6 +188,7 @@ struct roce_xdp_page {
 struct roce_xdp_device_entry {
 	uint8_t name[32];
 	uint64_t node_guid;
+	uint64_t net_ns; /* of the network namespace in which IfIndex counts, SO_NETNS_COOKIE */
 	uint32_t if_index;
 	uint32_t state; /* of the port, ibv_port_state */
 };
@@ -299,6 +300,7 @@ struct roce_xdp_port_attr {
 	uint32_t if_index;
 	uint32_t mac_len;
 	uint8_t mac[16];
+	uint64_t net_ns; /* of the namespace in which IfIndex counts, SO_NETNS_COOKIE */
 };
 
 /* Clock is verbs.Clock: the device's clock and the wall clock at one moment. */

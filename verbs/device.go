@@ -72,6 +72,7 @@ type PortAttr struct {
 	BadPKeyCntr  uint32 // packets with a wrong P_Key; stops at 65535
 	QKeyViolCntr uint32 // datagrams with a wrong Q_Key; stops at 65535
 	IfIndex      int
+	NetNS        uint64 // of the network namespace in which IfIndex counts, SO_NETNS_COOKIE; 0: none
 	MAC          net.HardwareAddr
 }
 

@@ -24,7 +24,8 @@ const greetTime = 10 * time.Second
 type DeviceInfo struct {
 	Name     string // of its network interface
 	NodeGUID uint64
-	IfIndex  int // in the daemon's network namespace
+	IfIndex  int    // in the network namespace NetNS
+	NetNS    uint64 // the daemon's (SO_NETNS_COOKIE); 0: the device has no interface
 	State    PortState
 }
 
@@ -54,7 +55,7 @@ func devices(ctx context.Context, s *session.Session) ([]DeviceInfo, error) {
 	all := make([]DeviceInfo, len(entries))
 	for i := range entries {
 		e := &entries[i]
-		all[i] = DeviceInfo{Name: proto.Text(e.Name[:]), NodeGUID: e.NodeGUID, IfIndex: int(e.IfIndex), State: PortState(min(e.State, 255))}
+		all[i] = DeviceInfo{Name: proto.Text(e.Name[:]), NodeGUID: e.NodeGUID, IfIndex: int(e.IfIndex), NetNS: e.NetNS, State: PortState(min(e.State, 255))}
 	}
 	return all, nil
 }

@@ -45,7 +45,7 @@ func (d *remote) QueryPort() (PortAttr, error) {
 		State: PortState(min(r.State, math.MaxUint8)), MaxMTU: MTU(min(r.MaxMTU, math.MaxUint8)), ActiveMTU: MTU(min(r.ActiveMTU, math.MaxUint8)),
 		LinkMTU: small(r.LinkMTU), GIDTableLen: small(r.GIDTableLen), PKeyTableLen: small(r.PKeyTableLen), MaxMsgSize: r.MaxMsgSize,
 		SpeedMbps: small(r.SpeedMbps), ActiveSpeed: small(r.ActiveSpeed), ActiveWidth: small(r.ActiveWidth),
-		BadPKeyCntr: r.BadPKeyCntr, QKeyViolCntr: r.QKeyViolCntr, IfIndex: small(r.IfIndex),
+		BadPKeyCntr: r.BadPKeyCntr, QKeyViolCntr: r.QKeyViolCntr, IfIndex: small(r.IfIndex), NetNS: r.NetNS,
 		MAC: net.HardwareAddr(append([]byte(nil), r.MAC[:min(r.MACLen, uint32(len(r.MAC)))]...)),
 	}, nil
 }

@@ -8,8 +8,8 @@ import (
 	"net"
 
 	"github.com/roce-xdp/roce-xdp/bpf"
+	"github.com/roce-xdp/roce-xdp/cm/resolve"
 	"github.com/roce-xdp/roce-xdp/datapath"
-	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/session"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
@@ -82,13 +82,6 @@ func sameHere(d *verbs.DeviceInfo) bool {
 	if err != nil {
 		return true
 	}
-	return i.Index == d.IfIndex && eui64(i.HardwareAddr) == d.NodeGUID
-}
-
-// eui64 is the GUID that a device has of its interface's address (as rxe makes it).
-func eui64(mac net.HardwareAddr) uint64 {
-	if len(mac) != 6 {
-		return 0
-	}
-	return ibv.EUI64([6]byte(mac))
+	here, err := resolve.Namespace()
+	return err == nil && here == d.NetNS && i.Index == d.IfIndex
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/roce-xdp/roce-xdp/cm/resolve"
 	"github.com/roce-xdp/roce-xdp/internal/session"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
@@ -15,30 +16,26 @@ func TestSameHere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	here, err := resolve.Namespace()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, tt := range []struct {
 		name string
 		d    verbs.DeviceInfo
 		want bool
 	}{
-		{"no such interface here", verbs.DeviceInfo{Name: "nosuch0", IfIndex: lo.Index, NodeGUID: 7}, true},
-		{"this interface", verbs.DeviceInfo{Name: "lo", IfIndex: lo.Index, NodeGUID: eui64(lo.HardwareAddr)}, true},
-		{"another index", verbs.DeviceInfo{Name: "lo", IfIndex: lo.Index + 1, NodeGUID: eui64(lo.HardwareAddr)}, false},
-		{"another address", verbs.DeviceInfo{Name: "lo", IfIndex: lo.Index, NodeGUID: 7}, false},
+		{"no such interface here", verbs.DeviceInfo{Name: "nosuch0", IfIndex: lo.Index, NetNS: here + 1}, true},
+		{"this interface", verbs.DeviceInfo{Name: "lo", IfIndex: lo.Index, NetNS: here, NodeGUID: 7}, true},
+		{"another index", verbs.DeviceInfo{Name: "lo", IfIndex: lo.Index + 1, NetNS: here}, false},
+		{"another namespace", verbs.DeviceInfo{Name: "lo", IfIndex: lo.Index, NetNS: here + 1}, false},
+		{"a device without an interface", verbs.DeviceInfo{Name: "lo", IfIndex: lo.Index}, false},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if got := sameHere(&tt.d); got != tt.want {
 				t.Errorf("sameHere(%+v) = %v", tt.d, got)
 			}
 		})
-	}
-}
-
-func TestEUI64(t *testing.T) {
-	if got := eui64(net.HardwareAddr{0x02, 0x11, 0x22, 0x33, 0x44, 0x55}); got != 0x001122fffe334455 {
-		t.Errorf("%#x", got)
-	}
-	if got := eui64(nil); got != 0 {
-		t.Errorf("of an interface without address: %#x", got)
 	}
 }
 

@@ -62,6 +62,7 @@ type PortAttr struct {
 	IfIndex      uint32
 	MACLen       uint32
 	MAC          [16]byte
+	NetNS        uint64 // of the namespace in which IfIndex counts, SO_NETNS_COOKIE
 }
 
 // Clock is verbs.Clock: the device's clock and the wall clock at one moment.

@@ -28,6 +28,7 @@ type Page struct {
 type DeviceEntry struct {
 	Name     [Name]byte
 	NodeGUID uint64
+	NetNS    uint64 // of the network namespace in which IfIndex counts, SO_NETNS_COOKIE
 	IfIndex  uint32
 	State    uint32 // of the port, ibv_port_state
 }

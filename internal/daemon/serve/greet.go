@@ -52,7 +52,7 @@ func devices(s *session, _ *request, m *proto.Page) (any, error) {
 			e.NodeGUID = a.NodeGUID
 		}
 		if p, err := d.ctx.QueryPort(); err == nil {
-			e.IfIndex, e.State = uint32(p.IfIndex), uint32(p.State)
+			e.IfIndex, e.NetNS, e.State = uint32(p.IfIndex), p.NetNS, uint32(p.State)
 		}
 		rep.Count++
 	}

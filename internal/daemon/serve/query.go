@@ -36,7 +36,7 @@ func queryPort(r *resources, _ *request, _ *proto.Empty) (any, error) {
 		State: uint32(a.State), MaxMTU: uint32(a.MaxMTU), ActiveMTU: uint32(a.ActiveMTU), LinkMTU: uint32(a.LinkMTU),
 		GIDTableLen: uint32(a.GIDTableLen), PKeyTableLen: uint32(a.PKeyTableLen), MaxMsgSize: a.MaxMsgSize,
 		SpeedMbps: uint32(a.SpeedMbps), ActiveSpeed: uint32(a.ActiveSpeed), ActiveWidth: uint32(a.ActiveWidth),
-		BadPKeyCntr: a.BadPKeyCntr, QKeyViolCntr: a.QKeyViolCntr, IfIndex: uint32(a.IfIndex),
+		BadPKeyCntr: a.BadPKeyCntr, QKeyViolCntr: a.QKeyViolCntr, IfIndex: uint32(a.IfIndex), NetNS: a.NetNS,
 	}
 	rep.MACLen = uint32(copy(rep.MAC[:], a.MAC))
 	return rep, nil
