@@ -1,9 +1,6 @@
 package datapath
 
-import (
-	"github.com/roce-xdp/roce-xdp/datapath/xsk"
-	"github.com/roce-xdp/roce-xdp/internal/wire"
-)
+import "github.com/roce-xdp/roce-xdp/internal/wire"
 
 // maxFrame is the largest frame that a queue pair sends: all headers of a packet
 // with path MTU 4096.
@@ -33,6 +30,14 @@ func newShare(o *Options) share {
 
 // frames is the number of frames of a worker.
 func (s *share) frames() int { return int(s.perWorker) / s.frameSize }
+
+// receives reports whether addr is in a frame to receive into, as a rule one of worker
+// id. Packets between queue pairs of this device are in slots to send from, of which
+// nobody may keep any: with all of them kept no one could send.
+func (s *share) receives(id int, addr uint64) bool {
+	off := addr - uint64(id)*s.perWorker
+	return off < s.rxBytes || off >= s.perWorker && addr%s.perWorker < s.rxBytes
+}
 
 // txPool has the transmit slots of a worker. It is used by who drives it.
 type txPool struct {
@@ -87,58 +92,3 @@ func (p *txPool) done(addr uint64) bool {
 
 // busy is the number of slots in use.
 func (p *txPool) busy() int { return len(p.left) - len(p.free) }
-
-// held are the buffers of a frame that a queue pair keeps.
-type held struct {
-	addrs [wire.MaxSegments]uint64
-	n     int
-}
-
-// keepTable remembers the frames that queue pairs keep. The reference that goes
-// with a packet is an index of it.
-type keepTable struct {
-	entries []held
-	free    []uint32
-	limit   int // frames held at most
-}
-
-func newKeepTable(n int) keepTable {
-	t := keepTable{entries: make([]held, n), free: make([]uint32, n), limit: n}
-	for i := range t.free {
-		t.free[i] = uint32(n - 1 - i)
-	}
-	return t
-}
-
-// full reports whether no more frames can be kept.
-func (t *keepTable) full() bool { return len(t.free) == 0 || t.kept() >= t.limit }
-
-// next is the reference that the next kept frame gets, if the table is not full.
-func (t *keepTable) next() uint64 { return uint64(t.free[len(t.free)-1]) }
-
-// hold keeps the frame of descs under the reference that next told.
-func (t *keepTable) hold(descs []xsk.Desc) {
-	last := len(t.free) - 1
-	e := &t.entries[t.free[last]]
-	t.free = t.free[:last]
-	e.n = len(descs)
-	for i := range descs {
-		e.addrs[i] = descs[i].Addr
-	}
-}
-
-// take forgets the frame of ref and returns its buffers, none if ref is unknown.
-// They are good until the next hold.
-func (t *keepTable) take(ref uint64) []uint64 {
-	if ref >= uint64(len(t.entries)) || t.entries[ref].n == 0 {
-		return nil
-	}
-	e := &t.entries[ref]
-	n := e.n
-	e.n = 0
-	t.free = append(t.free, uint32(ref))
-	return e.addrs[:n]
-}
-
-// kept is the number of frames held.
-func (t *keepTable) kept() int { return len(t.entries) - len(t.free) }

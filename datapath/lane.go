@@ -34,6 +34,7 @@ type lane struct {
 	pace      *pace     // nil: as fast as it can
 	restUntil mono.Time // 0: it does not rest
 	sent      traffic
+	kept      int // frames out of order that its queue pairs keep
 	members   int // queue pairs; guarded by the device's lock
 }
 

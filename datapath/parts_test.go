@@ -8,7 +8,6 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/roce-xdp/roce-xdp/datapath/xsk"
 	"github.com/roce-xdp/roce-xdp/internal/mono"
 )
 
@@ -276,28 +275,5 @@ func TestShareHoldsTheLargestFrame(t *testing.T) {
 		if s.slots < 1 || s.slots*s.slotFrames > 64 {
 			t.Errorf("%d slots of %d frames for a ring of 64", s.slots, s.slotFrames)
 		}
-	}
-}
-
-func TestKeepTable(t *testing.T) {
-	k := newKeepTable(4)
-	ref := k.next()
-	if ref != k.next() {
-		t.Error("next is not stable")
-	}
-	k.hold([]xsk.Desc{{Addr: 100}, {Addr: 200}})
-	if k.kept() != 1 || k.next() == ref {
-		t.Errorf("%d kept, next %d", k.kept(), k.next())
-	}
-	if got := k.take(ref); !slices.Equal(got, []uint64{100, 200}) {
-		t.Errorf("took %v", got)
-	}
-	for _, bad := range []uint64{ref, 3, 4, 1 << 40} {
-		if got := k.take(bad); got != nil {
-			t.Errorf("took %v for %d", got, bad)
-		}
-	}
-	if k.kept() != 0 {
-		t.Errorf("%d kept", k.kept())
 	}
 }

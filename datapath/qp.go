@@ -18,9 +18,10 @@ import (
 type qp struct {
 	// What a turn and a packet touch comes first, close together: with thousands of
 	// queue pairs none of it is in the cache.
-	t    *transport.QP // is &engine, but for a queue pair without one yet
-	w    *worker
-	lane *lane
+	t      *transport.QP // is &engine, but for a queue pair without one yet
+	w      *worker
+	lane   *lane
+	keeper *lane // that of who has made it, for which the frames count that it keeps
 
 	posted     atomic.Bool // in the worker's posted list, or about to be
 	failed     atomic.Bool // in ERR: receive requests are flushed as they are posted
@@ -190,6 +191,7 @@ func (c *Client) enroll(q *qp, send, recv *cq) (err error) {
 		w = q.xrcd.w
 	}
 	q.num, q.cfg.QPN, q.w, q.lane = num, num, w, c.lanes[w.id]
+	q.keeper = q.lane
 	if q.xrcd != nil {
 		q.lane = q.xrcd.lane
 	}

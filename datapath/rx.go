@@ -98,18 +98,19 @@ func (w *worker) frame(now mono.Time, descs []xsk.Desc) {
 		return
 	}
 	q.flush.hear(p)
-	keep := w.deliver(now, q)
+	keep := w.deliver(now, q, descs[0].Addr)
 	w.activate(q)
 	if keep {
-		w.kept.hold(descs)
+		w.kept.hold(q.keeper, descs)
 		return
 	}
 	w.freeAll(descs)
 }
 
-// deliver gives the packet to its queue pair and reports whether that keeps it.
-func (w *worker) deliver(now mono.Time, q *qp) (keep bool) {
-	if !w.kept.full() {
+// deliver gives the packet, whose frame is at addr, to its queue pair and reports
+// whether that keeps it.
+func (w *worker) deliver(now mono.Time, q *qp, addr uint64) (keep bool) {
+	if w.kept.takes(q.keeper) && w.dev.share.receives(w.id, addr) {
 		w.pkt.Ref = w.kept.next()
 		return q.t.HandlePacket(now, &w.pkt) == transport.Keep
 	}
