@@ -42,7 +42,9 @@ type Options struct {
 	// RingSize is the number of entries of the sockets' rings, a power of two.
 	// Default 2048, less with many queues.
 	RingSize int
-	// HugePages puts the packet memory into huge pages where there are some.
+	// HugePages puts the packet memory into huge pages of 2 MiB that the system has set
+	// aside (vm.nr_hugepages). Without enough of them it is in ordinary pages:
+	// Device.HugePages tells why.
 	HugePages bool
 	// BusyPoll has the kernel process a queue inside the device's system calls.
 	BusyPoll xsk.BusyPoll

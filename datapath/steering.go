@@ -44,6 +44,17 @@ func (d *Device) Unpin() error {
 	return p.Unpin()
 }
 
+// HugePages reports whether Options.HugePages is set and, if packet memory is in
+// ordinary pages nevertheless, what is missing.
+func (d *Device) HugePages() (asked bool, lack error) {
+	if d.opts.HugePages && !d.umem.HugePages() {
+		const page = 2 << 20
+		n := (d.umem.Frames()*d.umem.FrameSize() + page - 1) / page
+		lack = fmt.Errorf("packet memory is in ordinary pages, for want of %d free huge pages of 2 MiB: raise vm.nr_hugepages, or this container's limit of them", n)
+	}
+	return d.opts.HugePages, lack
+}
+
 // Fallback tells why bpf.ModeAuto took the generic mode, which costs a copy of every
 // frame, and is nil otherwise.
 func (d *Device) Fallback() error {

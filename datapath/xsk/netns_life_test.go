@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/roce-xdp/roce-xdp/datapath/xsk"
+	"github.com/roce-xdp/roce-xdp/test/netns"
 )
 
 // resources counts what a socket could leave behind.
@@ -289,34 +290,38 @@ func TestNetnsBusyPoll(t *testing.T) {
 	}, unix.CAP_NET_ADMIN)
 }
 
-// Without free huge pages the memory is ordinary, and says so.
+// Packet memory is in huge pages, or in ordinary ones where there are not enough, and
+// says so.
 func TestNetnsHugePages(t *testing.T) {
-	c := newCable(t, cableConfig{})
-	free := hugePagesFree(t)
-	opts := &xsk.Options{UMEMConfig: xsk.UMEMConfig{Frames: 700, FrameSize: 2048, HugePages: true}}
-	sa, sb := c.socket(0, 0, opts), c.socket(1, 0, nil)
-	if got, want := sa.UMEM().HugePages(), free >= 1; got != want {
-		t.Errorf("HugePages says %v with %d huge pages free", got, free)
+	pages := netns.RaiseHugePages(t, 1)
+	for name, huge := range map[string]bool{"enough": true, "none": false} {
+		t.Run(name, func(t *testing.T) {
+			if !huge {
+				defer pages.Take(pages.Free())()
+			}
+			before := pages.Free()
+			// The kernel lets go of them a moment after the socket is closed.
+			t.Cleanup(func() {
+				for end := time.Now().Add(10 * time.Second); pages.Free() < before; time.Sleep(time.Millisecond) {
+					if time.Now().After(end) {
+						t.Fatalf("%d huge pages are free afterwards, %d were", pages.Free(), before)
+					}
+				}
+			})
+			c := newCable(t, cableConfig{})
+			opts := &xsk.Options{UMEMConfig: xsk.UMEMConfig{Frames: 700, FrameSize: 2048, HugePages: true}}
+			sa, sb := c.socket(0, 0, opts), c.socket(1, 0, nil)
+			if got := sa.UMEM().HugePages(); got != huge {
+				t.Errorf("HugePages says %v with %d huge pages free", got, before)
+			}
+			if took := before - pages.Free(); (took == 1) != huge {
+				t.Errorf("it took %d huge pages", took)
+			}
+			a, b := newStation(t, sa), newStation(t, sb)
+			a.send(payload(1000, 1))
+			checkFrame(t, b.recvN(1)[0], payload(1000, 1))
+			b.send(payload(1000, 2))
+			checkFrame(t, a.recvN(1)[0], payload(1000, 2))
+		})
 	}
-	a, b := newStation(t, sa), newStation(t, sb)
-	a.send(payload(1000, 1))
-	checkFrame(t, b.recvN(1)[0], payload(1000, 1))
-	b.send(payload(1000, 2))
-	checkFrame(t, a.recvN(1)[0], payload(1000, 2))
-}
-
-func hugePagesFree(t *testing.T) int {
-	t.Helper()
-	b, err := os.ReadFile("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages")
-	if errors.Is(err, os.ErrNotExist) {
-		return 0
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for _, c := range strings.TrimSpace(string(b)) {
-		n = 10*n + int(c-'0')
-	}
-	return n
 }

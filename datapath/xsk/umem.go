@@ -156,7 +156,14 @@ func mapMemory(size int, huge bool) (mem []byte, isHuge bool, err error) {
 	if huge {
 		rounded := (size + hugePageSize - 1) &^ (hugePageSize - 1)
 		if mem, err = unix.Mmap(-1, 0, rounded, prot, flags|unix.MAP_HUGETLB|unix.MAP_HUGE_2MB); err == nil {
-			return mem, true, nil
+			// The mapping is there even if a control group forbids the pages: whoever
+			// touched it would be killed.
+			if err = unix.Madvise(mem, unix.MADV_POPULATE_WRITE); err == nil {
+				return mem, true, nil
+			}
+			if err = unix.Munmap(mem); err != nil {
+				return nil, false, fmt.Errorf("xsk: unmap huge pages that cannot be used: %w", err)
+			}
 		}
 	}
 	if mem, err = unix.Mmap(-1, 0, size, prot, flags); err != nil {

@@ -67,6 +67,9 @@ func (d *Daemon) logOpen(name string, dev *datapath.Device) {
 		return // gone already: its watcher says so
 	}
 	d.log.Info("device open", "interface", name, "xdp", attr.XDPMode, "zero_copy", attr.ZeroCopy, "workers", attr.NumWorkers)
+	if _, lack := dev.HugePages(); lack != nil {
+		d.log.Warn("no huge pages", "interface", name, "reason", lack)
+	}
 	if why := dev.Fallback(); why != nil {
 		d.log.Warn("generic XDP", "interface", name, "reason", why)
 	}

@@ -16,7 +16,8 @@ const HugePage = 2 << 20
 // both sides write.
 type Options struct {
 	// Huge wants huge pages that the system has set aside; the size must be a
-	// multiple of HugePage. Without enough of them Create fails.
+	// multiple of HugePage. Without enough free ones Create fails; those that it has
+	// got are its own, though a limit of a control group may yet forbid to touch them.
 	Huge bool
 	// ReadOnly lets nobody but the maker write: later mappings cannot.
 	ReadOnly bool
@@ -51,6 +52,9 @@ func Create(name string, size int, o Options) (*Memory, error) {
 	}
 	b, err := build(fd, size, o)
 	if err != nil {
+		if o.Huge {
+			err = fmt.Errorf("%w: %d huge pages of 2 MiB are needed: raise vm.nr_hugepages", err, size/HugePage)
+		}
 		return nil, errors.Join(err, unix.Close(fd))
 	}
 	if !o.Huge && size >= HugePage {

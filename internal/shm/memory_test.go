@@ -72,26 +72,6 @@ func TestMemoryOnlyItsMakerWrites(t *testing.T) {
 	}
 }
 
-func TestHugePages(t *testing.T) {
-	m, err := Create("test", HugePage, Options{Huge: true})
-	if err != nil { // this machine has set none aside
-		if m != nil {
-			t.Error("memory and an error")
-		}
-		s := NewSegments(SegmentsConfig{Name: "test", Huge: true})
-		defer s.Close()
-		if p := must[Piece](t)(s.Alloc(Buffers, HugePage, pageSize)); len(p.Mem) != HugePage {
-			t.Errorf("%d bytes", len(p.Mem))
-		}
-		return
-	}
-	defer m.Close()
-	m.Bytes()[HugePage-1] = 1
-	if !m.Huge() {
-		t.Error("not huge")
-	}
-}
-
 func TestDescriptorsOfTheWrongKind(t *testing.T) {
 	noLeak(t)
 	dir := t.TempDir()

@@ -21,24 +21,18 @@ type segment struct {
 
 type extent struct{ off, n int }
 
-// newSegment makes a segment of size bytes, or one of huge pages for n bytes alone
-// where there are enough of them.
-func newSegment(name string, kind Kind, size, n int, huge bool) (*segment, error) {
-	g := &segment{kind: kind, unit: cacheLine, pieces: map[int]int{}}
-	if kind == Buffers {
+// newSegment makes a segment of size bytes.
+func newSegment(name string, kind Kind, size int, huge bool) (*segment, error) {
+	mem, err := Create(name, size, Options{Huge: huge})
+	if err != nil {
+		return nil, err
+	}
+	g := &segment{kind: kind, mem: mem, unit: cacheLine, pieces: map[int]int{}}
+	switch {
+	case huge:
+		g.unit = HugePage
+	case kind == Buffers:
 		g.unit = pageSize
-	}
-	if huge {
-		var err error
-		if g.mem, err = Create(name, roundUp(n, HugePage), Options{Huge: true}); err == nil {
-			g.unit = HugePage
-		}
-	}
-	if g.mem == nil {
-		var err error
-		if g.mem, err = Create(name, size, Options{}); err != nil {
-			return nil, err
-		}
 	}
 	g.free = []extent{{0, len(g.mem.Bytes())}}
 	return g, nil
@@ -54,8 +48,9 @@ func (g *segment) alloc(n, align int) (off int, ok bool) {
 		if pad := off - e.off; pad >= e.n || e.n-pad < n {
 			continue
 		}
-		// Pages that were given back need not be there a second time.
+		// Huge pages that were given back need not be there a second time.
 		if g.mem.Huge() && unix.Fallocate(g.mem.FD(), 0, int64(off), int64(n)) != nil {
+			_ = g.punch(off, n) // what there was of them is for others
 			continue
 		}
 		g.carve(i, off, n)
@@ -100,13 +95,17 @@ func (g *segment) release(off int) error {
 	} else {
 		clear(b[off:first])
 		clear(b[last : off+n])
-		err := unix.Fallocate(g.mem.FD(), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(first), int64(last-first))
-		if err != nil {
+		if err := g.punch(first, last-first); err != nil {
 			return fmt.Errorf("give %d bytes of shared memory back: %w", n, err)
 		}
 	}
 	g.insert(extent{off, n})
 	return nil
+}
+
+// punch gives the pages of n bytes at off to the system.
+func (g *segment) punch(off, n int) error {
+	return unix.Fallocate(g.mem.FD(), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, int64(off), int64(n))
 }
 
 // insert adds a free extent and joins it with its neighbours.

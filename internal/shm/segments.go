@@ -32,7 +32,7 @@ const (
 type SegmentsConfig struct {
 	Name  string // of the files, for who looks into /proc
 	Limit int64  // bytes of all segments together; 0: no limit
-	Huge  bool   // buffers from 2 MiB on lie in huge pages, if there are any
+	Huge  bool   // buffers from 2 MiB on lie in huge pages, as long as there are some
 }
 
 // Segments is the shared memory of one client: the daemon makes it and gives it out
@@ -71,15 +71,27 @@ func (s *Segments) Alloc(kind Kind, n, align int) (Piece, error) {
 	if s.closed {
 		return Piece{}, ErrClosed
 	}
+	if s.cfg.Huge && kind == Buffers && n >= HugePage {
+		if p, err := s.alloc(kind, n, align, true); err == nil {
+			return p, nil
+		}
+		// There are not enough, or others have them: ordinary pages do.
+	}
+	return s.alloc(kind, n, align, false)
+}
+
+// alloc finds room in segments of huge or of ordinary pages, or makes one more. What is
+// small has no place where it would take a huge page.
+func (s *Segments) alloc(kind Kind, n, align int, huge bool) (Piece, error) {
 	for i, g := range s.list {
-		if g.kind != kind {
+		if g.kind != kind || g.mem.Huge() != huge {
 			continue
 		}
 		if off, ok := g.alloc(n, align); ok {
 			return s.piece(i, off, n), nil
 		}
 	}
-	if err := s.grow(kind, n); err != nil {
+	if err := s.grow(kind, n, huge); err != nil {
 		return Piece{}, err
 	}
 	i := len(s.list) - 1
@@ -99,25 +111,32 @@ func (s *Segments) piece(i, off, n int) Piece {
 	}
 }
 
-// grow adds a segment with room for n bytes.
-func (s *Segments) grow(kind Kind, n int) error {
+// grow adds a segment with room for n bytes: of huge pages for them alone.
+func (s *Segments) grow(kind Kind, n int, huge bool) error {
 	if len(s.list) >= maxSegments {
 		return fmt.Errorf("%w: %d segments", ErrLimit, maxSegments)
 	}
-	left := math.MaxInt
+	need, left := n, math.MaxInt
+	if huge {
+		need = roundUp(n, HugePage)
+	}
 	if s.cfg.Limit != 0 {
 		left = int(s.cfg.Limit-s.total) / pageSize * pageSize
-		if left < n {
-			return fmt.Errorf("%w: %d bytes wanted, %d of %d are left", ErrLimit, n, left, s.cfg.Limit)
+		if left < need {
+			return fmt.Errorf("%w: %d bytes wanted, %d of %d are left", ErrLimit, need, left, s.cfg.Limit)
 		}
 	}
-	size := min(max(s.next[kind], roundUp(n, pageSize)), left)
-	huge := s.cfg.Huge && kind == Buffers && n >= HugePage && roundUp(n, HugePage) <= left
-	g, err := newSegment(s.cfg.Name, kind, size, n, huge)
+	size := need
+	if !huge {
+		size = min(max(s.next[kind], roundUp(n, pageSize)), left)
+	}
+	g, err := newSegment(s.cfg.Name, kind, size, huge)
 	if err != nil {
 		return err
 	}
-	s.next[kind] = min(2*s.next[kind], lastSegment)
+	if !huge {
+		s.next[kind] = min(2*s.next[kind], lastSegment)
+	}
 	s.list = append(s.list, g)
 	s.total += int64(len(g.mem.Bytes()))
 	return nil

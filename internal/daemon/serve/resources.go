@@ -90,7 +90,9 @@ func newResources(s *session, dev *device) (r *resources, theirs *os.File, err e
 			r.free(s.log)
 		}
 	}()
-	r.mem = shm.NewSegments(shm.SegmentsConfig{Name: fmt.Sprintf("roce-xdp client %d", s.id), Limit: int64(s.limits.Memory), Huge: true})
+	// Pages that the system has set aside for others are not for clients to take.
+	huge, _ := dev.dev.HugePages()
+	r.mem = shm.NewSegments(shm.SegmentsConfig{Name: fmt.Sprintf("roce-xdp client %d", s.id), Limit: int64(s.limits.Memory), Huge: huge})
 	r.rings = newRings(r.mem, s.log)
 	if r.doors, err = newDoors(dev.workers, s.limits.QPs); err != nil {
 		return nil, nil, err
