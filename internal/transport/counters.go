@@ -29,6 +29,7 @@ const (
 	DuplicateAck      // acknowledgements of nothing new
 	DuplicateAtomic   // atomics answered from the stored result
 	DuplicateRead     // READs executed again
+	ReadOverruns      // duplicate READs after which responses are sent more slowly
 	OutOfOrderKept    // packets kept until their gap closes
 	OutOfOrderUsed    // kept packets used
 	DropOutOfOrder    // packets after a gap that were not kept
@@ -68,7 +69,7 @@ var counterNames = [NumCounters]string{
 	"send_rnr_err", "rcvd_seq_err", "ack_deferred", "retry_exceeded_err", "retry_rnr_exceeded_err",
 	"completer_retry_err", "send_err", "link_downed", "rdma_sends", "rdma_recvs",
 	"sent_bytes", "rcvd_bytes", "sent_acks", "implied_nak", "duplicate_ack",
-	"duplicate_atomic", "duplicate_read", "out_of_order_kept", "out_of_order_used", "drop_out_of_order",
+	"duplicate_atomic", "duplicate_read", "read_overruns", "out_of_order_kept", "out_of_order_used", "drop_out_of_order",
 	"drop_qp_state", "drop_peer_address", "drop_pkey", "drop_opcode", "drop_stale_response",
 	"drop_reserved_syndrome", "drop_duplicate", "drop_response", "payload_fault",
 	"sent_naks", "drop_flush_overrun", "drop_invalidate", "address_fault",

@@ -77,6 +77,7 @@ type responder struct {
 	kept    keptRing
 	gap     gapWatch
 	patches readPatches
+	pace    responsePace
 	begin   respState    // first step of a request packet
 	find    respState    // step after its operation was found to be granted
 	grh     [grhLen]byte // UD: what an IPv4 packet has in place of a GRH
@@ -127,6 +128,7 @@ func (q *QP) respStart(mono.Time) {
 		ePSN:       first,
 		ackPSN:     first.Add(-1),
 	}
+	r.pace = newPace()
 	clear(r.saved)
 }
 

@@ -11,6 +11,7 @@ import (
 // they have packets.
 func (q *QP) respDoRead(x *respPacket) respState {
 	st, h := &q.resp.st, x.p.RETH()
+	q.resp.pace.fresh(x.now, st.serve == st.savedNext)
 	s := q.respSave(x, savedCredit)
 	s.va, s.rkey, s.size = h.VA(), h.RKey(), h.DMALen()
 	s.orig = uint64(q.resp.pd)

@@ -34,6 +34,9 @@ func (q *QP) respRewindRead(x *respPacket, i uint32) bool {
 	if end := uint32(off) + h.DMALen(); end < s.size && q.respAddPatch(x, s, uint32(off), end) {
 		return true
 	}
+	if q.resp.pace.again(x.now, x.psn) {
+		q.env.count(ReadOverruns)
+	}
 	q.respAgain(x, i)
 	s.from = uint32(off)
 	s.pos, s.stop = s.from, s.from+h.DMALen()

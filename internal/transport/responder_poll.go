@@ -39,7 +39,7 @@ func (q *QP) respPoll(now mono.Time, tx *Batch) (more bool) {
 		if tx.full(1) {
 			return true
 		}
-		if q.respHeld(now) {
+		if q.respHeld(now) || q.respPaced(now) {
 			return false
 		}
 		q.respSendResult(now, tx, q.resp.slot(st.serve))
@@ -118,6 +118,7 @@ func (q *QP) respSendResult(now mono.Time, tx *Batch, s *savedResult) {
 			q.respReadFault(now, s, p)
 			return
 		}
+		q.resp.pace.sent(now, p)
 		if s.pos == s.stop {
 			q.respServed(s)
 		}
