@@ -58,10 +58,9 @@ type Device struct {
 	netns  uint64
 	zero   bool // zero-copy
 
-	linger     time.Duration
-	yieldEvery uint32
-	osYield    bool
-	posture    posture
+	linger  time.Duration
+	breath  breath
+	posture posture
 
 	root       *Client                   // who uses the device itself
 	clients    atomic.Pointer[[]*Client] // root first
@@ -193,7 +192,7 @@ func newDevice(c config) *Device {
 	d.root.privileged = netRaw
 	d.clients.Store(&[]*Client{d.root})
 	d.linger = linger
-	d.yieldEvery, d.osYield = yieldPolicy()
+	d.breath.init()
 	d.workers = make([]*worker, len(c.ports))
 	for i := range c.ports {
 		d.workers[i] = newWorker(d, i, c.ports[i], c.waiters[i])

@@ -262,7 +262,7 @@ func (w *worker) poll() bool {
 	yield := w.breather(did)
 	w.release(poller)
 	if yield {
-		w.dev.yield()
+		w.dev.breath.take()
 	}
 	return did
 }
@@ -289,7 +289,7 @@ func (w *worker) breather(did bool) bool {
 		return false
 	}
 	w.idle++
-	return w.idle%w.dev.yieldEvery == 0
+	return w.dev.breath.Due(w.idle)
 }
 
 // flush sends what the last poll of an application has left to send.

@@ -4,34 +4,37 @@ import (
 	"runtime"
 	"runtime/debug"
 
+	"github.com/roce-xdp/roce-xdp/internal/giveway"
 	"github.com/roce-xdp/roce-xdp/internal/shm"
 )
 
 const (
-	yieldShared = 16  // empty polls between two yields where CPUs are few
+	yieldShared = 16  // empty polls between two times that a poller gives way, where CPUs are few
 	yieldOwn    = 256 // and where they are not
 )
 
-// yieldPolicy says after how many empty polls a poller lets others run, and
-// whether it must ask the kernel to: with one CPU for all, other processes wait
-// for it too.
-func yieldPolicy() (every uint32, kernel bool) {
-	cpus := runtime.NumCPU() // those that the process may use
-	switch {
-	case cpus == 1:
-		return yieldShared, true
-	case min(cpus, runtime.GOMAXPROCS(0)) <= smallMachine:
-		return yieldShared, false
-	}
-	return yieldOwn, false
+// breath lets others run when a poller finds nothing: other goroutines, and other
+// processes too where there is one CPU for all.
+type breath struct {
+	giveway.Pace
+	kernel bool
 }
 
-// yield lets other goroutines run, and other processes where that is called for.
-func (d *Device) yield() {
-	if d.osYield {
+func (b *breath) init() {
+	cpus := runtime.NumCPU() // those that the process may use
+	b.kernel = cpus == 1
+	if min(cpus, runtime.GOMAXPROCS(0)) <= smallMachine {
+		b.Init(yieldShared)
+	} else {
+		b.Init(yieldOwn)
+	}
+}
+
+func (b *breath) take() {
+	if b.kernel {
 		shm.Yield()
 	}
-	runtime.Gosched()
+	b.GiveWay()
 }
 
 // version is that of the module, for device attributes.

@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/roce-xdp/roce-xdp/internal/giveway"
 	"github.com/roce-xdp/roce-xdp/internal/proto"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/internal/session"
@@ -96,13 +97,11 @@ func openRemote(ctx context.Context, s *session.Session, name string) (*remote, 
 		}
 		return nil, err
 	}
-	d := &remote{s: s, name: name, objects: map[remoteID]any{}, hurry: make(chan struct{}), spin: spinShared, goes: goOwn}
+	d := &remote{s: s, name: name, objects: map[remoteID]any{}, hurry: make(chan struct{}), spin: spinShared}
 	if runtime.NumCPU() > fewCPUs {
 		d.spin = spinOwn
 	}
-	if runtime.GOMAXPROCS(0) == 1 {
-		d.goes = goShared
-	}
+	d.pace.Init(spinGo)
 	d.events.init()
 	d.pump.Go(d.pumpEvents)
 	return d, nil
@@ -150,7 +149,7 @@ type remote struct {
 	pump   sync.WaitGroup
 
 	spin  uint32 // empty polls between two yields, a power of two
-	goes  uint32 // and between two that let other goroutines run
+	pace  giveway.Pace
 	empty atomic.Uint32
 }
 
@@ -225,11 +224,8 @@ const (
 	fewCPUs    = 2
 	spinShared = 1
 	spinOwn    = 64
-	// Between two calls of Gosched: where there is a processor that has nothing to do it
-	// wakes a thread, which takes a CPU from the daemon to find that out.
-	goShared = 16
-	goOwn    = 128
-	tellCPU  = 16 // yields between two times that workers learn on which CPU we are
+	spinGo     = 16 // and between two that let other goroutines run, at least
+	tellCPU    = 16 // yields between two times that workers learn on which CPU we are
 )
 
 // Progress has nothing to drive, as the daemon does that: it lets others run.
@@ -241,8 +237,8 @@ func (d *remote) Progress() bool {
 		}
 		shm.Yield()
 	}
-	if n&(d.goes-1) == 0 {
-		runtime.Gosched()
+	if d.pace.Due(n) {
+		d.pace.GiveWay()
 	}
 	return false
 }

@@ -20,6 +20,7 @@ var allowed = map[string][]string{
 	"internal/mono":      {},
 	"internal/ibv":       {},
 	"internal/buildinfo": {},
+	"internal/giveway":   {},
 	"internal/pcap":      {},
 	"internal/pcapng":    {},
 	"internal/wire":      {"internal/psn", "internal/ibv"},
@@ -33,10 +34,10 @@ var allowed = map[string][]string{
 	"internal/session":   {"internal/shm", "internal/proto", "internal/queue"},
 	"bpf":                {"internal/wire", "internal/ibv"},
 	"datapath/xsk":       {},
-	"verbs":              {"internal/queue", "internal/ibv", "internal/shm", "internal/proto", "internal/session"},
+	"verbs":              {"internal/queue", "internal/ibv", "internal/shm", "internal/proto", "internal/session", "internal/giveway"},
 	"cm/resolve":         {"verbs", "internal/wire"},
 	"datapath": {
-		"bpf", "datapath/xsk", "verbs", "cm/resolve", "internal/shm", "internal/transport", "internal/queue",
+		"bpf", "datapath/xsk", "verbs", "cm/resolve", "internal/giveway", "internal/shm", "internal/transport", "internal/queue",
 		"internal/memory", "internal/wire", "internal/psn", "internal/mono", "internal/ibv",
 	},
 	"internal/daemon/serve": {
