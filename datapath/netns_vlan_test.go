@@ -120,8 +120,12 @@ func gidOfAddr(t *testing.T, dev *verbs.Context, a netip.Addr) verbs.GIDEntry {
 // others have one.
 func checkTags(t *testing.T, c *netns.Capture, addrs [2]netip.Addr, vlan uint16) {
 	t.Helper()
+	frames, err := c.Stop() // what has come so far may not be all
+	if err != nil {
+		t.Error(err)
+	}
 	tagged, plain := 0, 0
-	for _, f := range c.Frames() {
+	for _, f := range frames {
 		var p wire.Packet
 		if p.ParseReadOnly(f.Data) != wire.Accept {
 			continue
@@ -255,10 +259,11 @@ func TestNetnsMacvlan(t *testing.T) {
 	if err := errors.Join(p.Every(1, 3000), p.Reverse().Every(1, 3000)); err != nil {
 		t.Fatal(err)
 	}
-	src, _ := lastMACs(tap, hosts.B.IPv4)
-	if _, dst := lastMACs(tap, addr); !bytes.Equal(src, mac) || !bytes.Equal(dst, mac) {
-		t.Errorf("frames come from %v and go to %v, want %v", src, dst, mac)
-	}
+	waitFor(t, "frames from and to the macvlan interface's address", func() bool {
+		src, _ := lastMACs(tap, hosts.B.IPv4)
+		_, dst := lastMACs(tap, addr)
+		return bytes.Equal(src, mac) && bytes.Equal(dst, mac)
+	})
 	if err := verbstest.RCPair(t, a, b, verbstest.Options{}).Every(1, 3000); err != nil {
 		t.Errorf("from the interface itself: %v", err)
 	}

@@ -44,8 +44,7 @@ func TestNetnsLANSnooping(t *testing.T) {
 			if !heard {
 				t.Fatal("the host that has joined received nothing")
 			}
-			time.Sleep(20 * time.Millisecond)
-			if n := heardHello(other); (n == 0) != snooping {
+			if n := heardHello(t, other); (n == 0) != snooping {
 				t.Errorf("the host that has not joined received it %d times", n)
 			}
 		})
@@ -96,9 +95,14 @@ func hears(t *testing.T, c *net.UDPConn, patience time.Duration) bool {
 	return err == nil && string(buf[:n]) == "hello"
 }
 
-// heardHello counts the datagrams of send.
-func heardHello(c *netns.Capture) (n int) {
-	for _, f := range c.Frames() {
+// heardHello ends a capture and counts the datagrams of send.
+func heardHello(t *testing.T, c *netns.Capture) (n int) {
+	t.Helper()
+	frames, err := c.Stop()
+	if err != nil {
+		t.Error(err)
+	}
+	for _, f := range frames {
 		if bytes.HasSuffix(f.Data, []byte("hello")) {
 			n++
 		}
