@@ -109,7 +109,7 @@ func (p program) describe(d device) string {
 	case p.linkKnown:
 		fmt.Fprintf(&b, " is attached to %s in %s mode: remove it with %s", d.name, p.mode, byNetlink)
 	default:
-		fmt.Fprintf(&b, " is attached to %s in %s mode: remove it with %s, or when a link holds it, "+
+		fmt.Fprintf(&b, " is attached to %s in %s mode: end the program that has it, such as another daemon, or remove it with %s, or when a link holds it, "+
 			"with bpftool link detach (bpftool link shows its id)", d.name, p.mode, byNetlink)
 	}
 	return b.String()

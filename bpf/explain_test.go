@@ -66,7 +66,7 @@ func TestDescribeProgram(t *testing.T) {
 		{"by netlink, generic", program{id: 7, name: "fw", mode: ModeGeneric, linkKnown: true},
 			[]string{"generic", "ip link set dev eth0 xdpgeneric off"}, "bpftool"},
 		{"not readable", program{id: 7, mode: ModeNative},
-			[]string{"program 7 is attached", "xdpdrv off", "bpftool link detach"}, `""`},
+			[]string{"program 7 is attached", "another daemon", "xdpdrv off", "bpftool link detach"}, `""`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := c.p.describe(d)

@@ -50,7 +50,7 @@ func fromDaemon(err error) error {
 			return &remoteError{e, is}
 		}
 	case errors.Is(err, session.ErrClosed), errors.Is(err, shm.ErrClosed):
-		return fmt.Errorf("%w: %w", ErrClosed, err)
+		return fmt.Errorf("%w: the device was closed, or its daemon has ended, and the next one has to be opened anew: %w", ErrClosed, err)
 	}
 	return err
 }

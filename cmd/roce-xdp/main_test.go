@@ -222,6 +222,7 @@ func TestValidate(t *testing.T) {
 	}
 	runAll(t, []command{
 		{line: "validate --config " + file, stdout: []string{`^valid, for 2 interfaces$`}},
+		{line: "validate eth7", stdout: []string{`^valid, for 1 interface$`}},
 		{line: "validate eth7 --pin --config " + file, stdout: []string{`^valid, for 3 interfaces$`}},
 	})
 }

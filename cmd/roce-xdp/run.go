@@ -62,7 +62,7 @@ and says what is wrong with it. Nothing is opened.`,
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "valid, for %d interfaces\n", len(c.Interfaces))
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "valid, for %s\n", interfaces(len(c.Interfaces)))
 			return err
 		},
 	}
@@ -93,4 +93,12 @@ func configSource(cmd *cobra.Command, file string, interfaces []string) *config.
 		}
 	})
 	return s
+}
+
+// interfaces counts them in words.
+func interfaces(n int) string {
+	if n == 1 {
+		return "1 interface"
+	}
+	return fmt.Sprintf("%d interfaces", n)
 }

@@ -129,7 +129,7 @@ func (c *Channel) Receive(v any) error {
 	case errors.Is(err, bufio.ErrBufferFull):
 		return fmt.Errorf("%w: a message of more than %d bytes", ErrProtocol, maxLine)
 	case errors.Is(err, io.EOF):
-		return fmt.Errorf("the other end closed the connection: %w", err)
+		return fmt.Errorf("the other end closed the connection: %w: its program has ended, or was killed", err)
 	case err != nil:
 		return fmt.Errorf("receive from the other end: %w", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -170,7 +171,7 @@ func TestEndOfDaemon(t *testing.T) {
 	}
 	select {
 	case err := <-waits:
-		if !errors.Is(err, verbs.ErrClosed) {
+		if !errors.Is(err, verbs.ErrClosed) || !strings.Contains(err.Error(), "its daemon has ended") {
 			t.Errorf("who waits is told %v", err)
 		}
 	case <-ctx.Done():

@@ -23,6 +23,8 @@ type Selection struct {
 	Device  string // empty: all
 	Port    string // empty: whatever
 	Filters []Filter
+
+	others string // that the name of a device may have been meant to be
 }
 
 // Filter wants a value for a key: one, or one of several, or of ranges, as
@@ -49,6 +51,7 @@ func ParseResource(words []string) (kind string, s Selection, err error) {
 			return "", s, fmt.Errorf("%w: there are no resources %q, but %s", ErrGrammar, words[0], strings.Join(control.Kinds, ", "))
 		}
 		s, err = ParseDevice(words[0])
+		s.others = "; the kinds of resources are " + strings.Join(control.Kinds, ", ")
 		return "", s, err
 	}
 	kind, words = words[0], words[1:]
@@ -92,7 +95,7 @@ func (s *Selection) Apply(rows []control.Row, devices []string) ([]control.Row, 
 		if len(devices) > 0 {
 			has = "it has " + strings.Join(devices, ", ")
 		}
-		return nil, fmt.Errorf("%w: the daemon does not serve %s, %s", ErrNoDevice, s.Device, has)
+		return nil, fmt.Errorf("%w: the daemon does not serve %s, %s", ErrNoDevice, s.Device, has+s.others)
 	}
 	picked := []control.Row{}
 	for _, r := range rows {

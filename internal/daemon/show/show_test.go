@@ -145,4 +145,12 @@ func TestUnknownDevice(t *testing.T) {
 	if _, err := s.Apply(nil, nil); !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), "it has none") {
 		t.Error(err)
 	}
+	// What is no device may be a kind that is spelled otherwise.
+	_, s, err := ParseResource([]string{"qps"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.Apply(nil, []string{"eth0"}); !errors.Is(err, ErrNoDevice) || !strings.Contains(err.Error(), "does not serve qps, it has eth0; the kinds of resources are pd, cq, qp, ") {
+		t.Error(err)
+	}
 }
