@@ -1,6 +1,7 @@
 package datapath
 
 import (
+	"cmp"
 	"fmt"
 	"sync"
 
@@ -148,25 +149,11 @@ func (s *srq) Modify(attr *ibv.SRQAttr, mask ibv.SRQAttrMask) error {
 			return err
 		}
 	}
-	var merr error
-	err := s.w.control(func() {
-		if ring != s.ring {
-			// The ring may have room for more than it was asked for.
-			if n := s.t.Posted(); n > attr.MaxWR {
-				merr = fmt.Errorf("%w: MaxWR is %d: %d receives are posted", ErrInvalid, attr.MaxWR, n)
-				return
-			}
-			if merr = s.t.Resize(ring); merr != nil {
-				return
-			}
-		}
+	err := s.move(ring, attr.MaxWR, func() {
 		if mask&ibv.SRQAttrLimit != 0 {
 			s.t.SetLimit(attr.Limit)
 		}
 	})
-	if err == nil {
-		err = merr
-	}
 	if ring != s.ring {
 		unused := ring
 		if err == nil {
@@ -176,6 +163,34 @@ func (s *srq) Modify(attr *ibv.SRQAttr, mask ibv.SRQAttrMask) error {
 		s.owner.freeRing(unused)
 	}
 	return err
+}
+
+// move has the worker go on in ring, if that is another, and then do f. Where many
+// receives are posted it is not kept from its work while they are copied.
+func (s *srq) move(ring *queue.Ring, maxWR int, f func()) error {
+	var merr error
+	if ring == s.ring {
+		return s.w.control(f)
+	}
+	var m *transport.SRQMove
+	err := s.w.control(func() {
+		// The ring may have room for more than it was asked for.
+		if n := s.t.Posted(); n > maxWR {
+			merr = fmt.Errorf("%w: MaxWR is %d: %d receives are posted", ErrInvalid, maxWR, n)
+			return
+		}
+		m, merr = s.t.StartMove(ring)
+	})
+	if err = cmp.Or(err, merr); err != nil {
+		return err
+	}
+	m.Copy()
+	err = s.w.control(func() {
+		if merr = m.Finish(); merr == nil {
+			f()
+		}
+	})
+	return cmp.Or(err, merr)
 }
 
 // Query tells the capacities and the armed limit.

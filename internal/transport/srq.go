@@ -55,22 +55,58 @@ func (s *SRQ) Posted() int {
 // stands still meanwhile and goes on with queue.ResumeProducer. On an error, which
 // is ErrResize, nothing has changed.
 func (s *SRQ) Resize(ring *queue.Ring) error {
+	m, err := s.StartMove(ring)
+	if err != nil {
+		return err
+	}
+	m.Copy()
+	return m.Finish()
+}
+
+// SRQMove is a Resize in steps. A queue may hold many receives, and the worker has
+// others to serve: only StartMove and Finish are for who drives it.
+type SRQMove struct {
+	srq  *SRQ
+	from queue.Consumer // as it was at the start
+	ring *queue.Ring
+	to   *queue.Producer
+	n    int // receives that were posted then
+}
+
+// StartMove begins to move the queue into ring.
+func (s *SRQ) StartMove(ring *queue.Ring) (*SRQMove, error) {
 	n, ok := s.cons.Avail()
 	old := s.cons.Ring()
 	switch {
 	case !ok:
-		return fmt.Errorf("%w: its indices are corrupt: destroy it", ErrResize)
+		return nil, fmt.Errorf("%w: its indices are corrupt: destroy it", ErrResize)
 	case ring.ElemSize() != old.ElemSize():
-		return fmt.Errorf("%w: elements of %d bytes in place of %d", ErrResize, ring.ElemSize(), old.ElemSize())
+		return nil, fmt.Errorf("%w: elements of %d bytes in place of %d", ErrResize, ring.ElemSize(), old.ElemSize())
 	case n > ring.Entries():
-		return fmt.Errorf("%w: %d receives are posted, %d would fit", ErrResize, n, ring.Entries())
+		return nil, fmt.Errorf("%w: %d receives are posted, %d would fit", ErrResize, n, ring.Entries())
 	}
-	p := queue.NewProducer(ring)
-	for i := range n {
-		copy(p.Slot(i), s.cons.Slot(i))
+	return &SRQMove{srq: s, from: *s.cons, ring: ring, to: queue.NewProducer(ring), n: n}, nil
+}
+
+// Copy copies the receives, also those that messages take meanwhile: the producer,
+// which stands still, does not overwrite them.
+func (m *SRQMove) Copy() {
+	for i := range m.n {
+		copy(m.to.Slot(i), m.from.Slot(i))
 	}
-	p.Publish(n)
-	*s.cons = *queue.NewConsumer(ring)
+}
+
+// Finish has the queue go on in the new ring, behind what was taken since the start.
+// It is ErrResize when more was posted.
+func (m *SRQMove) Finish() error {
+	left, ok := m.srq.cons.Avail()
+	if !ok || left > m.n {
+		return fmt.Errorf("%w: receives were posted meanwhile", ErrResize)
+	}
+	m.to.Publish(m.n)
+	c := queue.NewConsumer(m.ring)
+	c.Release(m.n - left)
+	*m.srq.cons = *c
 	return nil
 }
 
