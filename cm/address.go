@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"strconv"
 
+	"github.com/roce-xdp/roce-xdp/internal/cmengine"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
@@ -60,11 +61,8 @@ func gidIndex(dev *verbs.Context, a netip.Addr, vlan uint16) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	want := ibv.GIDOf(a)
-	for _, g := range gids {
-		if g.GID == want && g.VLAN == vlan && (a.Zone() == "" || ibv.WithScope(a, uint32(g.IfIndex)) == a) {
-			return g.Index, nil
-		}
+	if i := cmengine.IndexOf(gids, a, vlan); i >= 0 {
+		return i, nil
 	}
 	return 0, fmt.Errorf("%w: %s does not have the address %s in VLAN %d any more", ErrNoSource, dev.Name(), a, vlan)
 }

@@ -316,17 +316,7 @@ func (d *Device) GIDs() ([]verbs.GIDEntry, error) {
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	list := make([]verbs.GIDEntry, len(d.gids.entries))
-	for i, e := range d.gids.entries {
-		list[i] = verbs.GIDEntry{Index: i, IfIndex: d.link.index, VLAN: e.vlan}
-		if e.addr.IsValid() {
-			list[i].GID, list[i].Valid = gidOf(e.addr), true
-		}
-		if e.oif != 0 {
-			list[i].IfIndex = e.oif
-		}
-	}
-	return list, nil
+	return d.gids.list(d.link.index), nil
 }
 
 // Interrupt ends what waits for neighbours, and will, with ErrClosed: Close is about to come.

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
+	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
 // gidTableLen is the length of the GID table, as Linux has it.
@@ -116,3 +117,19 @@ func gidOf(a netip.Addr) ibv.GID { return ibv.GID(a.As16()) }
 
 // addrOf is a GID as an address, IPv4 as such.
 func addrOf(g ibv.GID) netip.Addr { return netip.AddrFrom16(g).Unmap() }
+
+// list is the table as it is shown; addresses without an interface of their own are the
+// device's, whose interface has the index.
+func (t *gidTable) list(index int) []verbs.GIDEntry {
+	list := make([]verbs.GIDEntry, len(t.entries))
+	for i, e := range t.entries {
+		list[i] = verbs.GIDEntry{Index: i, IfIndex: index, VLAN: e.vlan}
+		if e.addr.IsValid() {
+			list[i].GID, list[i].Valid = gidOf(e.addr), true
+		}
+		if e.oif != 0 {
+			list[i].IfIndex = e.oif
+		}
+	}
+	return list
+}

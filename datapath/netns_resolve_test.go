@@ -114,6 +114,20 @@ func TestNetnsResolve(t *testing.T) {
 	}
 }
 
+// waitAsked waits until the kernel of a host asks for a peer.
+func waitAsked(t *testing.T, e *netns.End, peer netip.Addr) {
+	t.Helper()
+	h, err := e.NS.Handle()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer h.Close()
+	waitFor(t, "a question for the peer", func() bool {
+		list, err := h.NeighList(e.Ifindex, netlink.FAMILY_V4)
+		return err == nil && slices.ContainsFunc(list, func(n netlink.Neigh) bool { return n.IP.Equal(peer.AsSlice()) })
+	})
+}
+
 // Closing the device ends a wait for a peer that does not answer.
 func TestNetnsResolveEndsWithDevice(t *testing.T) {
 	hosts := netns.PairForTest(t, netns.PairOptions{NoIPv6: true})
@@ -123,15 +137,7 @@ func TestNetnsResolveEndsWithDevice(t *testing.T) {
 		_, err := a.Resolve(t.Context(), &verbs.ResolveRequest{Dst: netip.MustParseAddr("192.0.2.99")})
 		ended <- err
 	}()
-	h, err := hosts.A.NS.Handle()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer h.Close()
-	waitFor(t, "a question for the peer", func() bool {
-		list, err := h.NeighList(hosts.A.Ifindex, netlink.FAMILY_V4)
-		return err == nil && len(list) > 0
-	})
+	waitAsked(t, hosts.A, netip.MustParseAddr("192.0.2.99"))
 	begun := time.Now()
 	if err := a.Close(); err != nil {
 		t.Error(err)
@@ -165,15 +171,7 @@ func TestNetnsCloseEndsResolution(t *testing.T) {
 		_, err := pd.CreateAH(&verbs.AddressVector{DGID: verbs.GID(nobody.As16()), SGIDIndex: index, Port: 1, HopLimit: 1})
 		asked <- err
 	}()
-	h, err := hosts.A.NS.Handle()
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer h.Close()
-	waitFor(t, "a question for the peer", func() bool {
-		list, err := h.NeighList(hosts.A.Ifindex, netlink.FAMILY_V4)
-		return err == nil && slices.ContainsFunc(list, func(n netlink.Neigh) bool { return n.IP.Equal(nobody.AsSlice()) })
-	})
+	waitAsked(t, hosts.A, nobody)
 	began := time.Now()
 	if err := a.Close(); err != nil {
 		t.Error(err)

@@ -27,9 +27,5 @@ func PlanGIDs(ifname string) ([]verbs.GIDEntry, error) {
 	}
 	var t gidTable
 	t.update(list)
-	entries := make([]verbs.GIDEntry, len(t.entries))
-	for i, e := range t.entries {
-		entries[i] = verbs.GIDEntry{Index: i, GID: gidOf(e.addr), Valid: true, VLAN: e.vlan, IfIndex: e.oif}
-	}
-	return entries, nil
+	return t.list(link.Attrs().Index), nil
 }

@@ -413,5 +413,3 @@ func must[T any](v T, err error) func(*testing.T) T {
 }
 
 func (r *rig) fake() *fakeQP { return r.f.qps[0] }
-
-func (r *rig) String() string { return fmt.Sprintf("qp %#x", r.qp.Num()) }

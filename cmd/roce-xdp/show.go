@@ -7,7 +7,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/roce-xdp/roce-xdp/internal/daemon/config"
 	"github.com/roce-xdp/roce-xdp/internal/daemon/control"
 	"github.com/roce-xdp/roce-xdp/internal/daemon/show"
 	"github.com/roce-xdp/roce-xdp/internal/session"
@@ -41,7 +40,7 @@ func object(object, alias, what, short, example string, run func(context.Context
 		Use: "show " + what, Aliases: []string{"list"}, Short: short, Example: example, Args: cobra.ArbitraryArgs, RunE: runE,
 	})
 	p := cmd.PersistentFlags()
-	p.StringVar(&f.runtimeDir, "runtime-dir", "", "directory of the daemon's sockets (default ROCE_XDP_RUNTIME_DIR or "+config.DefaultRuntimeDir+")")
+	p.StringVar(&f.runtimeDir, "runtime-dir", "", "directory of the daemon's sockets (default ROCE_XDP_RUNTIME_DIR or "+session.DefaultDir+")")
 	p.BoolVarP(&f.format.JSON, "json", "j", false, "print JSON")
 	p.BoolVarP(&f.format.Pretty, "pretty", "p", false, "print JSON on many lines")
 	p.BoolVarP(&f.format.Details, "details", "d", false, "print more")

@@ -51,9 +51,9 @@ var allowed = map[string][]string{
 
 	"internal/daemon": {
 		"bpf", "datapath", "verbs", "internal/buildinfo", "internal/daemon/config", "internal/daemon/control",
-		"internal/daemon/privilege", "internal/shm", "internal/ibv", "internal/cmfsm", "internal/wire", "internal/daemon/sdnotify", "internal/daemon/serve",
+		"internal/daemon/privilege", "internal/session", "internal/shm", "internal/ibv", "internal/cmfsm", "internal/wire", "internal/daemon/sdnotify", "internal/daemon/serve",
 	},
-	"internal/daemon/config":    {"bpf", "datapath", "datapath/xsk", "verbs"},
+	"internal/daemon/config":    {"bpf", "datapath", "datapath/xsk", "verbs", "internal/session"},
 	"internal/daemon/control":   {"internal/buildinfo", "internal/shm"},
 	"internal/daemon/privilege": {},
 	"internal/daemon/sdnotify":  {},

@@ -28,9 +28,9 @@ func has(gids []verbs.GIDEntry, a netip.Addr) bool {
 	return slices.ContainsFunc(gids, func(e verbs.GIDEntry) bool { return isAt(&e, a) })
 }
 
-// indexOf is the GID index of an address in a VLAN, 0 being none; -1 if the device does not
+// IndexOf is the GID index of an address in a VLAN, 0 being none; -1 if the device does not
 // have it there.
-func indexOf(gids []verbs.GIDEntry, a netip.Addr, vlan uint16) int {
+func IndexOf(gids []verbs.GIDEntry, a netip.Addr, vlan uint16) int {
 	for i := range gids {
 		if isAt(&gids[i], a) && gids[i].VLAN == vlan {
 			return gids[i].Index

@@ -86,7 +86,7 @@ func (e *Engine) createAH(key *cmfsm.Path) (*verbs.AH, error) {
 	if err != nil {
 		return nil, err
 	}
-	index := indexOf(gids, key.Local, key.VLAN)
+	index := IndexOf(gids, key.Local, key.VLAN)
 	if index < 0 {
 		return nil, notOurs(key.Local, gids)
 	}

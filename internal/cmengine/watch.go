@@ -59,7 +59,7 @@ func (e *Engine) lookAtAddresses() {
 	}
 	e.gids = gids
 	// Should the address come back, it may have another index.
-	e.dropPaths(func(key *cmfsm.Path, _ *path) bool { return indexOf(gids, key.Local, key.VLAN) < 0 })
+	e.dropPaths(func(key *cmfsm.Path, _ *path) bool { return IndexOf(gids, key.Local, key.VLAN) < 0 })
 	for a := range gone {
 		for _, c := range e.clients {
 			c.sink(cmfsm.Event{Type: cmfsm.EventAddrChange, Owner: c.owner, Local: netip.AddrPortFrom(a, 0)})

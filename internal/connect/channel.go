@@ -166,9 +166,6 @@ func (c *Channel) Barrier(step string) error {
 	return nil
 }
 
-// RemoteAddr is the peer's TCP address.
-func (c *Channel) RemoteAddr() net.Addr { return c.conn.RemoteAddr() }
-
 // Close closes the connection.
 func (c *Channel) Close() error {
 	c.stop()

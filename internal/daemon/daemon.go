@@ -19,6 +19,7 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/daemon/config"
 	"github.com/roce-xdp/roce-xdp/internal/daemon/control"
 	"github.com/roce-xdp/roce-xdp/internal/daemon/sdnotify"
+	"github.com/roce-xdp/roce-xdp/internal/session"
 )
 
 // Params are what a Daemon is made of.
@@ -163,12 +164,12 @@ func (d *Daemon) listen(dir *runDir, served chan<- error) (ends []func() error, 
 			}
 		}()
 	}
-	v, err := dir.listen("unixpacket", VerbsSocket, 0o666, -1)
+	v, err := dir.listen("unixpacket", session.SocketName, 0o666, -1)
 	if err != nil {
 		return nil, err
 	}
 	ends = append(ends, func() error { return ignoreClosed(v.Close()) })
-	serve(VerbsSocket, v, d.service.Serve)
+	serve(session.SocketName, v, d.service.Serve)
 	mode, gid := os.FileMode(0o600), -1
 	if g := d.policy.controlGroup(); g >= 0 {
 		mode, gid = 0o660, g

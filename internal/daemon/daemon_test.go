@@ -12,6 +12,7 @@ import (
 
 	"github.com/roce-xdp/roce-xdp/datapath"
 	"github.com/roce-xdp/roce-xdp/internal/daemon/control"
+	"github.com/roce-xdp/roce-xdp/internal/session"
 )
 
 const both = "[interface.mem0]\n[interface.mem1]\n"
@@ -26,7 +27,7 @@ func TestRun(t *testing.T) {
 	if want := "roce-xdp: ready: mem0, mem1; sockets in " + r.dir + "\n"; r.out.String() != want {
 		t.Errorf("it said %q, want %q", r.out, want)
 	}
-	for name, want := range map[string]os.FileMode{VerbsSocket: 0o666, control.SocketName: 0o600} {
+	for name, want := range map[string]os.FileMode{session.SocketName: 0o666, control.SocketName: 0o600} {
 		info, err := os.Stat(filepath.Join(r.dir, name))
 		if err != nil || info.Mode().Perm() != want {
 			t.Errorf("%s: %v, %v", name, info, err)

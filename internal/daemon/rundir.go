@@ -12,10 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/roce-xdp/roce-xdp/internal/daemon/control"
+	"github.com/roce-xdp/roce-xdp/internal/session"
 )
-
-// VerbsSocket is the name of the socket for programs in the runtime directory.
-const VerbsSocket = "verbs.sock"
 
 // ErrRunning says that another daemon uses the runtime directory.
 var ErrRunning = errors.New("a daemon runs already")
@@ -113,7 +111,7 @@ func prepareDir(path string, uid, gid int) error {
 	}
 	// A directory with other contents may be somebody's by mistake.
 	for _, e := range entries {
-		if name := strings.TrimSuffix(e.Name(), unready); name != control.SocketName && name != VerbsSocket {
+		if name := strings.TrimSuffix(e.Name(), unready); name != control.SocketName && name != session.SocketName {
 			return nil
 		}
 	}

@@ -9,11 +9,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/roce-xdp/roce-xdp/internal/session"
 )
 
 // Defaults of a daemon.
 const (
-	DefaultRuntimeDir  = "/run/roce-xdp"
 	DefaultPinDir      = "/sys/fs/bpf/roce-xdp"
 	defaultStopTimeout = 5 * time.Second
 	maxStopTimeout     = time.Hour
@@ -56,7 +57,7 @@ type Config struct {
 // defaults is a configuration without interfaces.
 func defaults() *Config {
 	return &Config{
-		RuntimeDir:  DefaultRuntimeDir,
+		RuntimeDir:  session.DefaultDir,
 		PinDir:      DefaultPinDir,
 		StopTimeout: Duration(defaultStopTimeout),
 		Interfaces:  map[string]Interface{},

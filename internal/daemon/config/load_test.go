@@ -13,6 +13,7 @@ import (
 	"github.com/roce-xdp/roce-xdp/bpf"
 	"github.com/roce-xdp/roce-xdp/datapath"
 	"github.com/roce-xdp/roce-xdp/datapath/xsk"
+	"github.com/roce-xdp/roce-xdp/internal/session"
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
@@ -174,7 +175,7 @@ func TestPrecedence(t *testing.T) {
 		t.Errorf("interfaces %v", got)
 	}
 	c = load(t, Source{Interfaces: []string{"eth0"}})
-	if c.RuntimeDir != DefaultRuntimeDir || c.StopTimeout.Std() != 5*time.Second || c.LogLevel != slog.LevelInfo || len(c.Allow) != 0 {
+	if c.RuntimeDir != session.DefaultDir || c.StopTimeout.Std() != 5*time.Second || c.LogLevel != slog.LevelInfo || len(c.Allow) != 0 {
 		t.Errorf("defaults: %+v", c)
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/roce-xdp/roce-xdp/internal/session"
 )
 
 // envPrefix begins the names of the environment variables.
@@ -20,7 +22,7 @@ type Setting struct {
 
 // Settings are all of them, in the order of the help.
 var Settings = []Setting{
-	{"runtime-dir", "directory of the daemon's sockets (default " + DefaultRuntimeDir + ")", false, func(c *Config, v string) error {
+	{"runtime-dir", "directory of the daemon's sockets (default " + session.DefaultDir + ")", false, func(c *Config, v string) error {
 		c.RuntimeDir = v
 		return nil
 	}},

@@ -21,7 +21,6 @@ var (
 // Selection says which rows are shown. The zero value shows all.
 type Selection struct {
 	Device  string // empty: all
-	Port    string // empty: whatever
 	Filters []Filter
 
 	others string // that the name of a device may have been meant to be
@@ -37,7 +36,7 @@ func ParseDevice(text string) (Selection, error) {
 	if name == "" || ok && port != "1" && port != "-" {
 		return Selection{}, fmt.Errorf("%w: %q is no device: DEV and DEV/1 are possible, a device has one port", ErrGrammar, text)
 	}
-	return Selection{Device: name, Port: strings.TrimSuffix(port, "-")}, nil
+	return Selection{Device: name}, nil
 }
 
 // ParseResource reads the words behind `resource show`: nothing or DEV for numbers,
