@@ -20,7 +20,7 @@ type xrcd struct {
 	scope string // who shares the name
 	w     *worker
 	t     *transport.XRCD
-	lane  *lane // of its targets
+	lane  *lane // of its targets, and of those of all domains of the scope at w
 
 	opens map[*Client]int // guarded by the device's lock, as what follows
 	users int             // queues and targets
@@ -50,11 +50,14 @@ func (c *Client) OpenXRCD(attr *verbs.XRCDInitAttr) (uint32, error) {
 			d.lastXRCD++
 		}
 		x = &xrcd{
-			id: d.lastXRCD, name: attr.Name, scope: c.cfg.Owner, w: d.idlest(), t: transport.NewXRCD(), lane: newLane(), opens: map[*Client]int{},
+			id: d.lastXRCD, name: attr.Name, scope: c.cfg.Owner, w: d.idlest(), t: transport.NewXRCD(), opens: map[*Client]int{},
 		}
-		if err := x.w.control(func() { x.w.addLane(x.lane) }); err != nil {
-			c.use.XRCDs--
-			return 0, err
+		if x.lane = d.laneOfXRCDs(x.scope, x.w); x.lane == nil {
+			x.lane = newLane()
+			if err := x.w.control(func() { x.w.addLane(x.lane) }); err != nil {
+				c.use.XRCDs--
+				return 0, err
+			}
 		}
 		d.xrcds[x.id] = x
 	}
@@ -71,6 +74,18 @@ func (d *Device) xrcdNamed(scope, name string) *xrcd {
 	for _, x := range d.xrcds {
 		if x.name == name && x.scope == scope {
 			return x
+		}
+	}
+	return nil
+}
+
+// laneOfXRCDs is the part of a worker that the domains of a scope have there, nil if
+// there are none. However many domains someone makes, they are one client more. The
+// device's lock is held.
+func (d *Device) laneOfXRCDs(scope string, w *worker) *lane {
+	for _, x := range d.xrcds {
+		if x.scope == scope && x.w == w {
+			return x.lane
 		}
 	}
 	return nil
@@ -117,8 +132,10 @@ func (c *Client) leaveOpen(x *xrcd) {
 func (d *Device) dropXRCD(x *xrcd) {
 	if len(x.opens) == 0 && x.users == 0 && d.xrcds[x.id] == x {
 		delete(d.xrcds, x.id)
-		// An error says that the device is closed.
-		_ = x.w.control(func() { x.w.dropLane(x.lane) })
+		if d.laneOfXRCDs(x.scope, x.w) == nil {
+			// An error says that the device is closed.
+			_ = x.w.control(func() { x.w.dropLane(x.lane) })
+		}
 	}
 }
 

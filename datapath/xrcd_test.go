@@ -385,6 +385,51 @@ func TestXRCDomainHasOneWorker(t *testing.T) {
 	}
 }
 
+// However many domains somebody has, a worker gives their targets the part of one client.
+func TestXRCDomainsAreOneClient(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	lanes := func() int { return len(r.a.workers[0].lanes) }
+	before := lanes()
+	type opened struct {
+		c  *Client
+		id uint32
+	}
+	var all []opened
+	for i, owner := range []string{"alice", "alice", "bob"} {
+		c, err := r.a.NewClient(&ClientConfig{Name: "c", Owner: owner})
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
+		clients := i + 1
+		for range 5 {
+			id, err := c.OpenXRCD(&verbs.XRCDInitAttr{Create: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			all = append(all, opened{c, id})
+		}
+		if owners := max(1, i); lanes() != before+clients+owners {
+			t.Errorf("%d clients of %d owners have %d parts", clients, owners, lanes()-before)
+		}
+	}
+	for i, o := range all {
+		if err := o.c.CloseXRCD(o.id); err != nil {
+			t.Error(err)
+		}
+		owners := 2
+		switch {
+		case i == len(all)-1:
+			owners = 0
+		case i >= 9:
+			owners = 1
+		}
+		if lanes() != before+3+owners {
+			t.Errorf("%d domains closed: %d parts, want %d", i+1, lanes()-before, 3+owners)
+		}
+	}
+}
+
 // Everything goes with the device, whatever the order of its making.
 func TestXRCClosesWithTheDevice(t *testing.T) {
 	r := newRig(t, rigOptions{})

@@ -236,6 +236,7 @@ func (d *Daemon) stop() error {
 	d.mu.Lock()
 	timeout := d.cfg.StopTimeout.Std()
 	d.mu.Unlock()
+	d.log.Info("stopping", "timeout", timeout)
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	if err := d.service.Shutdown(ctx); err != nil {
