@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/cm"
@@ -230,8 +231,8 @@ func (e *End) sleep(ctx context.Context) error {
 	return e.count(n)
 }
 
-// pacer is what a polling loop does in rounds that find nothing: it looks now and then
-// whether to give up. The device lets other goroutines run when it is polled.
+// pacer is what a polling loop does in rounds that find nothing: it lets other
+// goroutines run, and looks now and then whether to give up.
 type pacer struct {
 	empty int
 	since time.Time
@@ -243,6 +244,9 @@ func (p *pacer) reset() { *p = pacer{} }
 // after a long time without any reset.
 func (p *pacer) idle(ctx context.Context) error {
 	p.empty++
+	if p.empty%64 == 0 {
+		runtime.Gosched()
+	}
 	if p.empty%1024 != 0 {
 		return nil
 	}

@@ -3,6 +3,7 @@ package pingpong
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/verbs"
@@ -83,6 +84,9 @@ func (s *side) completions(ctx context.Context, wcs []verbs.WC) (int, error) {
 		if n := s.cq.Poll(wcs); n > 0 {
 			return n, nil
 		}
+		if empty%64 == 0 {
+			runtime.Gosched()
+		}
 		if empty%1024 == 0 && ctx.Err() != nil {
 			return 0, ctx.Err()
 		}
@@ -113,6 +117,8 @@ func (s *side) postReceives(n int) error {
 // settle drives the device for a moment after the last message.
 func (s *side) settle() {
 	for end := time.Now().Add(lingering); time.Now().Before(end); {
-		s.dev.Progress()
+		if !s.dev.Progress() {
+			runtime.Gosched()
+		}
 	}
 }
