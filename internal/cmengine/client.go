@@ -88,7 +88,7 @@ func (c *client) SetOptions(id cmfsm.ID, o cmfsm.Options) error {
 }
 
 func (c *client) Bind(id cmfsm.ID, addr netip.AddrPort) (at netip.AddrPort, err error) {
-	if a := plain(addr.Addr()); a.IsValid() && !a.IsUnspecified() {
+	if a := ibv.PlainAddr(addr.Addr()); a.IsValid() && !a.IsUnspecified() {
 		gids, err := c.e.dev.GIDs()
 		if err != nil {
 			return at, err

@@ -49,7 +49,3 @@ func list(gids []verbs.GIDEntry) string {
 	}
 	return strings.Join(s, ", ")
 }
-
-// plain is an address as the machine has it: IPv4 not mapped, and with a zone only
-// where that is an interface's index and tells two addresses apart.
-func plain(a netip.Addr) netip.Addr { return ibv.WithScope(a, ibv.Scope(a)) }

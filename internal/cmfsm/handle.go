@@ -1,6 +1,7 @@
 package cmfsm
 
 import (
+	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/mono"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
 )
@@ -11,7 +12,7 @@ import (
 // and dropped: the connection manager's class knows no answer that says so.
 func (m *Machine) Handle(now mono.Time, path *Path, payload []byte) {
 	p := *path
-	p.Local = plainAddr(p.Local)
+	p.Local = ibv.PlainAddr(p.Local)
 	p.Remote = facing(p.Local, p.Remote)
 	from := &p
 	if len(payload) != wire.MADLen {

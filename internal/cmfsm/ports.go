@@ -37,16 +37,12 @@ func (m *Machine) Bind(id ID, addr netip.AddrPort) (netip.AddrPort, error) {
 	return c.local, nil
 }
 
-// plainAddr is an address as paths have it: with the zone only where it tells two
-// apart, IPv4 not mapped.
-func plainAddr(a netip.Addr) netip.Addr { return ibv.WithScope(a, ibv.Scope(a)) }
-
 // facing is the address of the other end of what local is an end of: link-local, it
 // is of the same link.
 func facing(local, a netip.Addr) netip.Addr { return ibv.WithScope(a, ibv.Scope(local)) }
 
 func plain(a netip.AddrPort) netip.AddrPort {
-	return netip.AddrPortFrom(plainAddr(a.Addr()), a.Port())
+	return netip.AddrPortFrom(ibv.PlainAddr(a.Addr()), a.Port())
 }
 
 func (m *Machine) bind(c *conn, addr netip.AddrPort) error {

@@ -28,6 +28,10 @@ func Scope(a netip.Addr) uint32 {
 	return uint32(n)
 }
 
+// PlainAddr is a as connections are told apart by: IPv4 not mapped, and with a zone only
+// where that is an interface's index and tells two addresses apart.
+func PlainAddr(a netip.Addr) netip.Addr { return WithScope(a, Scope(a)) }
+
 func scoped(a netip.Addr) bool {
 	return a.Is6() && (a.IsLinkLocalUnicast() || a.IsLinkLocalMulticast())
 }
