@@ -94,7 +94,7 @@ func (q *remoteQP) RecvDoorbell() {
 // Modify waits in the daemon. A context that ends ends that, and what the daemon says
 // then is what has become of it.
 func (q *remoteQP) Modify(ctx context.Context, attr *ibv.QPAttr, mask ibv.AttrMask) error {
-	return q.d.wait(ctx, proto.OpModifyQP, &proto.ModifyQP{Handle: q.id.handle, WaitNS: waitNS(ctx), Attr: proto.QPAttrOf(attr), Mask: uint32(mask)}, nil)
+	return q.d.wait(ctx, proto.OpModifyQP, &proto.ModifyQP{Handle: q.id.handle, WaitNS: session.WaitNS(ctx), Attr: proto.QPAttrOf(attr), Mask: uint32(mask)}, nil)
 }
 
 func (q *remoteQP) Query() (ibv.QPAttr, error) {
@@ -123,7 +123,7 @@ func (q *remoteQP) Destroy() error {
 
 func (d *remote) CreateAH(ctx context.Context, pd uint32, av *ibv.AddressVector) (uint32, error) {
 	var r proto.AH
-	err := d.wait(ctx, proto.OpCreateAH, &proto.CreateAH{AV: proto.AVOf(av), WaitNS: waitNS(ctx), PD: pd}, &r)
+	err := d.wait(ctx, proto.OpCreateAH, &proto.CreateAH{AV: proto.AVOf(av), WaitNS: session.WaitNS(ctx), PD: pd}, &r)
 	return r.AH, err
 }
 

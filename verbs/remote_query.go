@@ -98,7 +98,7 @@ func (d *remote) Resolve(ctx context.Context, req *ResolveRequest) (Resolution, 
 		return Resolution{}, invalid("%v", err)
 	}
 	proto.PutText(m.Interface[:], iface)
-	m.WaitNS = waitNS(ctx)
+	m.WaitNS = session.WaitNS(ctx)
 	var r proto.Resolution
 	err = d.wait(ctx, proto.OpResolve, m, &r)
 	if err == nil {

@@ -12,14 +12,6 @@ import (
 // has not got by then.
 const lateAnswer = time.Second
 
-// waitNS is how long a request with a context may wait for other hosts, as it travels.
-func waitNS(ctx context.Context) uint64 {
-	if t, ok := ctx.Deadline(); ok {
-		return uint64(max(time.Until(t), 1))
-	}
-	return 0
-}
-
 // wait makes a request for which the daemon may wait for other hosts, until ctx ends or
 // the device is about to be closed. What it answers counts in any case, so that nothing
 // is left behind in the daemon of which the program does not know.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/netip"
 	"sync"
-	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/cmfsm"
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -156,11 +155,8 @@ func (c *remoteClient) Resolve(ctx context.Context, q Query) (Resolved, error) {
 	if err != nil {
 		return Resolved{}, fmt.Errorf("%w: %w", verbs.ErrInvalid, err)
 	}
-	req := proto.CMResolve{Src: proto.AddrOf(q.Src.Unmap()), Dst: proto.AddrOf(q.Dst.Unmap()), TOS: q.TOS}
+	req := proto.CMResolve{Src: proto.AddrOf(q.Src.Unmap()), Dst: proto.AddrOf(q.Dst.Unmap()), WaitNS: session.WaitNS(ctx), TOS: q.TOS}
 	proto.PutText(req.Interface[:], zone)
-	if at, ok := ctx.Deadline(); ok {
-		req.WaitNS = uint64(max(time.Until(at), 1))
-	}
 	var rep proto.CMResolved
 	fds, err := c.r.s.Call(ctx, proto.OpCMResolve, &req, &rep)
 	fds.Close()
