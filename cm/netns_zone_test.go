@@ -16,16 +16,6 @@ import (
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
-// iproute runs commands of ip(8) in a namespace.
-func iproute(t *testing.T, ns *netns.NS, lines ...string) {
-	t.Helper()
-	for _, l := range lines {
-		if out, err := exec.Command("ip", append([]string{"-n", ns.Name()}, strings.Fields(l)...)...).CombinedOutput(); err != nil {
-			t.Fatalf("ip %s: %v: %s", l, err, out)
-		}
-	}
-}
-
 // Addresses that both hosts have on both of their links.
 var (
 	zonedA = netip.MustParseAddr("fe80::a")
@@ -37,10 +27,10 @@ var (
 func twoLinks(t *testing.T) (a, b [2]*verbs.Context) {
 	t.Helper()
 	hosts := netns.PairForTest(t, netns.PairOptions{})
-	iproute(t, hosts.A.NS, "link add eth1 type veth peer name eth1 netns "+hosts.B.NS.Name())
+	netns.IP(t, hosts.A.NS, "link add eth1 type veth peer name eth1 netns "+hosts.B.NS.Name())
 	for i, ns := range []*netns.NS{hosts.A.NS, hosts.B.NS} {
 		own := []netip.Addr{zonedA, zonedB}[i].String()
-		iproute(t, ns, "link set eth1 up", "address add "+own+"/64 dev eth0 nodad", "address add "+own+"/64 dev eth1 nodad")
+		netns.IP(t, ns, "link set eth1 up", "address add "+own+"/64 dev eth0 nodad", "address add "+own+"/64 dev eth1 nodad")
 	}
 	for i, name := range []string{"eth0", "eth1"} {
 		for j, devs := range []*[2]*verbs.Context{&a, &b} {
@@ -211,8 +201,8 @@ func TestNetnsZoneOnTop(t *testing.T) {
 	if out, err := exec.Command("ip", "-n", hosts.A.NS.Name(), "link", "add", "link", "eth0", "name", "mv0", "type", "macvlan", "mode", "bridge").CombinedOutput(); err != nil {
 		netns.Missing(t, "macvlan", "this kernel has no macvlan: "+string(out))
 	}
-	iproute(t, hosts.A.NS, "link set mv0 up", "address add fe80::c/64 dev mv0 nodad", "address add fe80::a/64 dev eth0 nodad")
-	iproute(t, hosts.B.NS, "address add fe80::b/64 dev eth0 nodad")
+	netns.IP(t, hosts.A.NS, "link set mv0 up", "address add fe80::c/64 dev mv0 nodad", "address add fe80::a/64 dev eth0 nodad")
+	netns.IP(t, hosts.B.NS, "address add fe80::b/64 dev eth0 nodad")
 	a, b := openIn(t, hosts.A), openIn(t, hosts.B)
 	test := func(t *testing.T, a, b *verbs.Context) {
 		l := listen(t, b, "[fe80::b%eth0]:7471", nil)

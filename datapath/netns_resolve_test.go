@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -17,26 +16,17 @@ import (
 	"github.com/roce-xdp/roce-xdp/verbs"
 )
 
-func iproute(t *testing.T, ns *netns.NS, lines ...string) {
-	t.Helper()
-	for _, l := range lines {
-		if out, err := exec.Command("ip", append([]string{"-n", ns.Name()}, strings.Fields(l)...)...).CombinedOutput(); err != nil {
-			t.Fatalf("ip %s: %v: %s", l, err, out)
-		}
-	}
-}
-
 // A device answers by its own GID table, also where the kernel would go another
 // way, and with what it would connect by.
 func TestNetnsResolve(t *testing.T) {
 	hosts := netns.PairForTest(t, netns.PairOptions{MTU: 4500})
-	iproute(t, hosts.A.NS,
+	netns.IP(t, hosts.A.NS,
 		"link add link eth0 name mv0 address 02:00:00:00:00:77 type macvlan mode bridge",
 		"link set mv0 up", "address add 192.0.3.1/24 dev mv0",
 		"link add tail type veth peer name head", "link set tail up", "link set head up",
 		"address add 192.0.4.1/24 dev tail", "route add 198.51.100.0/24 via 192.0.4.9",
 		"route add 198.51.100.0/24 via 192.0.2.2 metric 99")
-	iproute(t, hosts.B.NS, "address add 192.0.3.2/24 dev eth0")
+	netns.IP(t, hosts.B.NS, "address add 192.0.3.2/24 dev eth0")
 	a := openIn(t, hosts.A, nil)
 	peer, own, macvlan := [6]byte(hosts.B.MAC), [6]byte(hosts.A.MAC), [6]byte{2, 0, 0, 0, 0, 0x77}
 	addr := netip.MustParseAddr

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"os/exec"
 	"strings"
 	"testing"
 	"time"
@@ -37,11 +36,8 @@ func inside(t *testing.T, ns *netns.NS) *resolve.Resolver {
 func ip(t *testing.T, ns *netns.NS, script string) {
 	t.Helper()
 	for line := range strings.Lines(script) {
-		if line = strings.TrimSpace(line); line == "" {
-			continue
-		}
-		if out, err := exec.Command("ip", append([]string{"-n", ns.Name()}, strings.Fields(line)...)...).CombinedOutput(); err != nil {
-			t.Fatalf("ip %s: %v: %s", line, err, out)
+		if line = strings.TrimSpace(line); line != "" {
+			netns.IP(t, ns, line)
 		}
 	}
 }

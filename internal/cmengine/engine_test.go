@@ -21,7 +21,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func open(t *testing.T, dev *verbs.Context) cmengine.Client {
 	t.Helper()
-	c, err := cmengine.Of(dev).Open(func(cmfsm.Event) {})
+	return openTo(t, dev, func(cmfsm.Event) {})
+}
+
+// openTo has events go to a sink.
+func openTo(t *testing.T, dev *verbs.Context, sink func(cmfsm.Event)) cmengine.Client {
+	t.Helper()
+	c, err := cmengine.Of(dev).Open(sink)
 	if err != nil {
 		t.Fatal(err)
 	}

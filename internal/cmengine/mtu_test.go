@@ -33,17 +33,7 @@ func TestAskedForMTU(t *testing.T) {
 	events := [2]chan cmfsm.Event{make(chan cmfsm.Event, 16), make(chan cmfsm.Event, 16)}
 	var clients [2]cmengine.Client
 	for i, p := range ends {
-		dev := verbs.NewContext(p)
-		c, err := cmengine.Of(dev).Open(func(e cmfsm.Event) { events[i] <- e })
-		if err != nil {
-			t.Fatal(err)
-		}
-		clients[i] = c
-		t.Cleanup(func() {
-			if err := c.Close(); err != nil {
-				t.Error(err)
-			}
-		})
+		clients[i] = openTo(t, verbs.NewContext(p), func(e cmfsm.Event) { events[i] <- e })
 	}
 	ok := func(err error) {
 		t.Helper()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os/exec"
 	"regexp"
 	"strings"
 	"testing"
@@ -37,9 +36,7 @@ func in(ns *netns.NS, o explain.Options) (string, error) {
 // way that is known in part.
 func TestNetnsExplainByDaemon(t *testing.T) {
 	pair := netns.PairForTest(t, netns.PairOptions{MTU: 1500})
-	if out, err := exec.Command("ip", "-n", pair.A.NS.Name(), "route", "add", "198.51.100.0/24", "via", "192.0.2.77").CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
+	netns.IP(t, pair.A.NS, "route add 198.51.100.0/24 via 192.0.2.77")
 	var dev *verbs.Context
 	if err := pair.A.NS.Do(func() (err error) {
 		dev, err = datapath.Open("eth0", nil)
@@ -96,14 +93,10 @@ var neighbourState = regexp.MustCompile(`, [A-Z]+\n`)
 
 func TestNetnsExplain(t *testing.T) {
 	pair := netns.PairForTest(t, netns.PairOptions{MTU: 4500})
-	for _, line := range []string{
+	netns.IP(t, pair.A.NS,
 		"route add 198.51.100.0/24 via 192.0.2.2 table 1000", "rule add from 192.0.2.1 tos 0x10 to 198.51.100.0/24 lookup 1000",
 		"route add 198.51.101.0/24 via 192.0.2.2 mtu 300",
-	} {
-		if out, err := exec.Command("ip", append([]string{"-n", pair.A.NS.Name()}, strings.Fields(line)...)...).CombinedOutput(); err != nil {
-			t.Fatalf("ip %s: %v: %s", line, err, out)
-		}
-	}
+	)
 	mac := pair.B.MAC.String()
 	for _, tt := range []struct {
 		name string
