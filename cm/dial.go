@@ -17,9 +17,10 @@ import (
 // Dial connects a new queue pair with the one that a listener at address accepts
 // with: "10.0.0.2:7471", "[fe80::1%eth0.5]:7471", "host:7471". The zone of a link-local
 // address is the name or number, where the device is, of the device's interface or of
-// one on top of it; without, it is the device's. nil cfg is the zero Config. When ctx ends the attempt ends, and the peer is told; without a deadline
-// a peer that does not answer is given up after 74 s. A next hop that does not answer for
-// its link-layer address is given up after 3 s in any case.
+// one on top of it; without, it is the device's. nil cfg is the zero Config. When ctx
+// ends the attempt ends, and the peer is told; without a deadline a peer that does not
+// answer is given up after 74 s. A next hop that does not answer for its link-layer
+// address is given up after 3 s in any case.
 //
 // Errors: RejectedError, which may be ErrNoListener too; ErrNoAnswer; those of
 // verbs.Context.Resolve; ctx's.

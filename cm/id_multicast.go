@@ -76,8 +76,8 @@ func groupSource(dev *verbs.Context, group, src netip.Addr) (verbs.GIDEntry, err
 	}
 	for _, g := range gids {
 		a := ibv.WithScope(g.GID.Addr(), uint32(g.IfIndex))
-		any := !src.IsValid() || src.IsUnspecified()
-		if a.Is4() == group.Is4() && (any || src == a || src == a.WithZone("")) {
+		whichever := !src.IsValid() || src.IsUnspecified()
+		if a.Is4() == group.Is4() && (whichever || src == a || src == a.WithZone("")) {
 			return g, nil
 		}
 	}

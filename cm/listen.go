@@ -24,8 +24,9 @@ type Listener struct {
 
 // Listen takes requests at an own address and port: "10.0.0.1:7471"; ":7471" is
 // that port of all addresses, "0.0.0.0:7471" of those of IPv4, and port 0 is any that
-// is free. A zone, as in "[fe80::1%eth0.5]:7471", says on which interface a link-local address
-// is listened at; without, on all that have it. nil cfg is the zero Config; it says how connections are accepted.
+// is free. A zone, as in "[fe80::1%eth0.5]:7471", says on which interface a link-local
+// address is listened at; without, on all that have it. nil cfg is the zero Config; it
+// says how connections are accepted.
 //
 // Errors: ErrAddrInUse, ErrNoSource; verbs.ErrPermission without the privilege
 // for queue pair 1, CAP_NET_RAW; verbs.ErrBusy when another has it.

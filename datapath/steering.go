@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/roce-xdp/roce-xdp/bpf"
+	"github.com/roce-xdp/roce-xdp/internal/shm"
 )
 
 // xdpProgram is what an operator changes of the XDP program while it runs. Devices
@@ -48,8 +49,7 @@ func (d *Device) Unpin() error {
 // ordinary pages nevertheless, what is missing.
 func (d *Device) HugePages() (asked bool, lack error) {
 	if d.opts.HugePages && !d.umem.HugePages() {
-		const page = 2 << 20
-		n := (d.umem.Frames()*d.umem.FrameSize() + page - 1) / page
+		n := (d.umem.Frames()*d.umem.FrameSize() + shm.HugePage - 1) / shm.HugePage
 		lack = fmt.Errorf("packet memory is in ordinary pages, for want of %d free huge pages of 2 MiB: raise vm.nr_hugepages, or this container's limit of them", n)
 	}
 	return d.opts.HugePages, lack
