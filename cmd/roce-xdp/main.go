@@ -8,9 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
 	"strings"
-	"syscall"
 )
 
 // Exit codes: 1 is a failure, 2 a command line that is not understood, 130 what
@@ -25,10 +23,8 @@ func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run is main without the process around it.
 func run(args []string, stdout, stderr io.Writer) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := untilSignal(context.Background())
 	defer stop()
-	// A second signal ends the program at once.
-	defer context.AfterFunc(ctx, stop)()
 
 	root := newRoot()
 	root.SetArgs(args)
