@@ -1,6 +1,7 @@
 package chaos_test
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -64,7 +65,11 @@ func TestHostilePrograms(t *testing.T) {
 			g.unharmed(t)
 		})
 	}
-	for _, limit := range []string{"descriptors 8", "descriptors 13", "descriptors 20", "descriptors 40", "memory 300000", "memory 80000000"} {
+	limits := []string{"descriptors 8", "descriptors 13", "descriptors 20", "descriptors 40", "memory 300000", "memory 80000000"}
+	for range soak(1, 100) {
+		limits = append(limits, fmt.Sprintf("memory %d", uint64(1)<<(16+r.IntN(11))+r.Uint64N(1<<16)))
+	}
+	for _, limit := range limits {
 		t.Run("it may have only "+limit, func(t *testing.T) {
 			c := g.program(t, "poor", r.Uint64(), limit)
 			select {
@@ -90,9 +95,22 @@ func checkPoor(t *testing.T, limit string, c *child) {
 	switch {
 	case kind == "descriptors" && ok && strings.Contains(reason, "RLIMIT_NOFILE"):
 	case kind == "memory" && ok && strings.Contains(reason, "cannot allocate memory"):
-	// Without address space the runtime of the program may give up before the library can.
-	case kind == "memory" && !ok && (strings.Contains(said, "out of memory") || strings.Contains(said, "pthread_create failed")):
+	case kind == "memory" && !ok && gaveUp(said):
 	default:
 		t.Errorf("it ended with %v: %s", c.err, said)
 	}
+}
+
+// gaveUp reports whether the runtime of a program, of Go or C, has ended it for want of
+// address space, which may be before the library meets it.
+func gaveUp(said string) bool {
+	for _, text := range []string{
+		"out of memory", "cannot allocate memory", "failed to reserve page summary memory",
+		"memory reservation exceeds address space limit", "pthread_create failed",
+	} {
+		if strings.Contains(said, text) && !strings.Contains(said, "panic: ") {
+			return true
+		}
+	}
+	return false
 }
