@@ -151,7 +151,7 @@ func (w *pairWorld) failf(format string, args ...any) {
 const (
 	pairMaxTime  = 2 * time.Minute
 	pairMaxSteps = 300_000 // in which the engine has something to do
-	pairSameTime = 2_000 // steps without the clock moving
+	pairSameTime = 2_000   // steps without the clock moving
 )
 
 // run drives both hosts until until is true, then until nothing is under way.
