@@ -1,10 +1,7 @@
 package datapath
 
 import (
-	"errors"
 	"fmt"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/memory"
@@ -61,42 +58,4 @@ func (c *Client) ReregisterIndirect(mr verbs.ProviderMR, to *verbs.ProviderRereg
 	return c.reregister(mr, &memory.Change{
 		Flags: to.Flags, PD: memory.PD(to.PD), Access: to.Access, VA: start, Len: n, Ind: through,
 	}, n)
-}
-
-// ProcessMemory is the memory of a process by its addresses, through an open
-// /proc/PID/mem that this has passed on: that needs no capability and no process
-// number, and does not reach another process that gets the number later. It
-// implements memory.Indirect.
-type ProcessMemory struct{ fd int }
-
-// NewProcessMemory takes a descriptor that was checked to be such a file, open for
-// reading and writing: others might block who reads them. It stays the caller's and
-// must be open as long as a region uses it.
-func NewProcessMemory(fd int) *ProcessMemory { return &ProcessMemory{fd} }
-
-// ReadAt fills dst with the bytes at va.
-func (m *ProcessMemory) ReadAt(dst []byte, va uint64) error {
-	return transfer(dst, va, func(b []byte, off int64) (int, error) { return unix.Pread(m.fd, b, off) })
-}
-
-// WriteAt writes src to va.
-func (m *ProcessMemory) WriteAt(src []byte, va uint64) error {
-	return transfer(src, va, func(b []byte, off int64) (int, error) { return unix.Pwrite(m.fd, b, off) })
-}
-
-// transfer repeats a system call until all of b is copied.
-func transfer(b []byte, va uint64, call func([]byte, int64) (int, error)) error {
-	for len(b) != 0 {
-		n, err := call(b, int64(va))
-		switch {
-		case errors.Is(err, unix.EINTR):
-		case err != nil:
-			return err
-		case n <= 0: // the process is gone
-			return unix.EFAULT
-		default:
-			b, va = b[n:], va+uint64(n)
-		}
-	}
-	return nil
 }

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -62,6 +63,25 @@ func TestRun(t *testing.T) {
 	}
 	if _, err := r.devices["mem0"].QueryPort(); !errors.Is(err, datapath.ErrClosed) {
 		t.Errorf("the device is not closed: %v", err)
+	}
+}
+
+// What the service has to say is in the health.
+func TestProblemsAreShown(t *testing.T) {
+	r := newRig(t)
+	r.start(both)
+	if h := r.health(); h.Status != control.StatusOK || h.Problems != nil {
+		t.Errorf("without problems: %+v", h)
+	}
+	r.service.mu.Lock()
+	r.service.problems = []string{"a worker waits"}
+	r.service.mu.Unlock()
+	if h := r.health(); h.Status != control.StatusDegraded || !slices.Equal(h.Problems, r.service.problems) {
+		t.Errorf("with one: %+v", h)
+	}
+	r.stop()
+	if err := r.end(); err != nil {
+		t.Error(err)
 	}
 }
 

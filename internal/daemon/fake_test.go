@@ -28,12 +28,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // fakeService remembers what it was told.
 type fakeService struct {
-	mu     sync.Mutex
-	did    []string
-	policy Policy
-	refuse string        // the device that it does not take
-	stuck  bool          // programs do not end
-	ended  chan struct{} // closed by Shutdown
+	mu       sync.Mutex
+	did      []string
+	policy   Policy
+	refuse   string // the device that it does not take
+	stuck    bool   // programs do not end
+	problems []string
+	ended    chan struct{} // closed by Shutdown
 }
 
 func newFakeService() *fakeService { return &fakeService{ended: make(chan struct{})} }
@@ -68,6 +69,13 @@ func (f *fakeService) RemoveDevice(_ context.Context, name string) error {
 func (f *fakeService) Serve(l *net.UnixListener) error {
 	<-f.ended
 	return l.Close()
+}
+
+// Problems are those that a test says there are.
+func (f *fakeService) Problems() []string {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.problems
 }
 
 func (f *fakeService) Shutdown(ctx context.Context) error {

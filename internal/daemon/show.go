@@ -162,6 +162,9 @@ func (d *Daemon) Health() control.Health {
 		}
 		h.Devices = append(h.Devices, state)
 	}
+	if h.Problems = d.service.Problems(); len(h.Problems) != 0 {
+		h.Status = control.StatusDegraded
+	}
 	if d.stopping.Load() {
 		h.Status = control.StatusStopping
 	}

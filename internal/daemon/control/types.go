@@ -32,7 +32,9 @@ type Health struct {
 	PID     int            `json:"pid"`
 	Seconds int64          `json:"uptime_seconds"`
 	Devices []DeviceHealth `json:"devices"`
-	Build   buildinfo.Info `json:"build"`
+	// Problems are others than those of devices, in words: whose memory a worker waits for.
+	Problems []string       `json:"problems,omitempty"`
+	Build    buildinfo.Info `json:"build"`
 }
 
 // Values of Health.Status.

@@ -37,6 +37,8 @@ type resources struct {
 	objects objects
 	numbers numbers
 
+	watch func(*datapath.ProcessMemory) // begins to look after it
+
 	mu     sync.Mutex
 	proc   *datapath.ProcessMemory // the client's, nil before SET_MEMORY
 	procFD int
@@ -76,7 +78,7 @@ func openDevice(s *session, q *request, m *proto.Open) (any, error) {
 // socket of events.
 func newResources(s *session, dev *device) (r *resources, theirs *os.File, err error) {
 	r = &resources{
-		dev: dev, limits: &s.limits,
+		dev: dev, limits: &s.limits, watch: func(m *datapath.ProcessMemory) { s.srv.watch(s, m) },
 		buffers: newTable[proto.Span](kindBuffer, "buffer"),
 		mrs:     newTable[region](kindMR, "memory region"),
 		mws:     newTable[verbs.ProviderMW](kindMW, "memory window"),

@@ -26,7 +26,8 @@ type Config struct {
 	// Log hears of clients that come, go, and are thrown out; nil: nobody does.
 	Log *slog.Logger
 
-	patience time.Duration // with clients that do not read; 0: the usual
+	patience  time.Duration // with clients that do not read; 0: the usual
+	hungAfter time.Duration // likewise, see there
 }
 
 // Server shares devices out to clients. Its methods are safe for concurrent use.
@@ -42,6 +43,7 @@ type Server struct {
 	refused   int // sessions that are to be told that they may not
 	lastID    uint64
 	closing   bool
+	watching  bool // the memory of sessions is looked at
 }
 
 // ErrServerClosed says that Serve has returned because of Shutdown.
@@ -54,6 +56,9 @@ func New(cfg Config) *Server {
 	}
 	if cfg.patience == 0 {
 		cfg.patience = patience
+	}
+	if cfg.hungAfter == 0 {
+		cfg.hungAfter = hungAfter
 	}
 	log := cfg.Log
 	if log == nil {

@@ -33,6 +33,7 @@ type session struct {
 	ctx    context.Context // ends with the session
 	cancel context.CancelFunc
 	thrown sync.Once // out: it is said once why
+	own    ownMemory // guarded by the server's lock
 
 	greeted bool // by Hello; only run's goroutine looks
 	duty    duty // likewise
