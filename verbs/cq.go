@@ -51,7 +51,8 @@ func (cq *CQ) Size() int { return cq.ring.Load().Entries() }
 
 // Poll takes up to len(wcs) completions and returns how many. When there are
 // none it drives the device once and looks again, so a program that polls needs
-// nobody else to make progress.
+// nobody else to make progress. Of a device whose daemon has ended it finds nothing:
+// a program that does nothing but poll asks Err now and then.
 func (cq *CQ) Poll(wcs []WC) int {
 	if n := cq.take(wcs); n > 0 || len(wcs) == 0 || cq.gone.Load() {
 		return n
@@ -90,10 +91,14 @@ func (cq *CQ) take(wcs []WC) int {
 	return n
 }
 
-// Err says why the queue is unusable: ErrClosed or ErrCorrupted, or nil.
+// Err says why the queue is unusable: ErrClosed, also when the device's daemon has
+// ended, or ErrCorrupted, or nil.
 func (cq *CQ) Err() error {
-	if cq.gone.Load() || cq.ctx.lost.Load() {
+	if cq.gone.Load() {
 		return ErrClosed
+	}
+	if cq.ctx.lost.Load() {
+		return errLost
 	}
 	cq.mu.Lock()
 	defer cq.mu.Unlock()

@@ -292,8 +292,11 @@ func checkFlush(wr *SendWR) error {
 }
 
 func (q *QP) sendable() error {
-	if q.gone.Load() || q.ctx.lost.Load() {
+	if q.gone.Load() {
 		return ErrClosed
+	}
+	if q.ctx.lost.Load() {
+		return errLost
 	}
 	if q.sq == nil {
 		return invalid("a queue pair of type %s has no send queue", q.typ)
@@ -308,8 +311,11 @@ func (q *QP) sendable() error {
 
 // putRecv checks wr and writes it to the i-th unpublished slot.
 func (q *QP) putRecv(wr *RecvWR, i int) error {
-	if q.gone.Load() || q.ctx.lost.Load() {
+	if q.gone.Load() {
 		return ErrClosed
+	}
+	if q.ctx.lost.Load() {
+		return errLost
 	}
 	switch {
 	case q.srq != nil:

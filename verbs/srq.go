@@ -168,8 +168,11 @@ func (s *SRQ) PostRecvBatch(wrs []RecvWR) (int, error) {
 
 // put checks wr and writes it to the i-th unpublished slot.
 func (s *SRQ) put(wr *RecvWR, i int) error {
-	if s.gone.Load() || s.pd.ctx.lost.Load() {
+	if s.gone.Load() {
 		return ErrClosed
+	}
+	if s.pd.ctx.lost.Load() {
+		return errLost
 	}
 	return putRecv(s.prod, wr, i, s.maxWR, s.sge)
 }

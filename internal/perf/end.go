@@ -231,6 +231,15 @@ func (e *End) sleep(ctx context.Context) error {
 	return e.count(n)
 }
 
+// idle is the pacer's, and an error once the device is gone: to who polls, a daemon that
+// has ended looks like one that has nothing to tell.
+func (e *End) idle(ctx context.Context) error {
+	if err := e.pace.idle(ctx); err != nil || e.pace.empty%patient != 0 {
+		return err
+	}
+	return e.cq.Err()
+}
+
 // pacer is what a polling loop does in rounds that find nothing: it lets other
 // goroutines run, and looks now and then whether to give up.
 type pacer struct {
@@ -240,6 +249,10 @@ type pacer struct {
 
 func (p *pacer) reset() { *p = pacer{} }
 
+// patient is how many rounds without work there are between two looks at whether
+// there will be any.
+const patient = 1024
+
 // idle counts a round without work. It is the context's error, or ErrStalled
 // after a long time without any reset.
 func (p *pacer) idle(ctx context.Context) error {
@@ -247,7 +260,7 @@ func (p *pacer) idle(ctx context.Context) error {
 	if p.empty%64 == 0 {
 		runtime.Gosched()
 	}
-	if p.empty%1024 != 0 {
+	if p.empty%patient != 0 {
 		return nil
 	}
 	if err := ctx.Err(); err != nil {

@@ -124,7 +124,7 @@ func (e *End) awaitMessage(ctx context.Context) error {
 				return err
 			}
 		}
-		if err := e.pace.idle(ctx); err != nil {
+		if err := e.idle(ctx); err != nil {
 			return err
 		}
 	}

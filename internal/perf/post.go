@@ -37,7 +37,7 @@ func (e *End) request(i int) verbs.SendWR {
 func (e *End) poll(ctx context.Context) error {
 	n := e.cq.Poll(e.wcs)
 	if n == 0 {
-		return e.pace.idle(ctx)
+		return e.idle(ctx)
 	}
 	e.pace.reset()
 	return e.count(n)

@@ -87,8 +87,15 @@ func (s *side) completions(ctx context.Context, wcs []verbs.WC) (int, error) {
 		if empty%64 == 0 {
 			runtime.Gosched()
 		}
-		if empty%1024 == 0 && ctx.Err() != nil {
-			return 0, ctx.Err()
+		if empty%1024 != 0 {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return 0, err
+		}
+		// To who polls, a daemon that has ended looks like one that has nothing to tell.
+		if err := s.cq.Err(); err != nil {
+			return 0, err
 		}
 	}
 }
