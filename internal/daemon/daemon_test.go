@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -14,6 +15,7 @@ import (
 	"github.com/roce-xdp/roce-xdp/datapath"
 	"github.com/roce-xdp/roce-xdp/internal/daemon/control"
 	"github.com/roce-xdp/roce-xdp/internal/session"
+	"github.com/roce-xdp/roce-xdp/internal/shm"
 )
 
 const both = "[interface.mem0]\n[interface.mem1]\n"
@@ -175,7 +177,7 @@ func TestReload(t *testing.T) {
 	reload("stop_timeout = \"1s\"\nlog_level = \"debug\"\nuser = \"root\"\n[limits]\nmax_qps = 3\n[interface.mem0]\nring_size = 64\n",
 		"stop_timeout: 1s; log_level: DEBUG; limits, for programs that connect from now on",
 		"user: root; mem0: queues: default; mem0: ring_size: 64")
-	reload("[limits]\nmax_qps = 3\n[interface.mem1]\n[interface.mem0]\nqueues = 1\n", "stop_timeout: 5s; log_level: INFO; mem1: opened", "user: ")
+	reload("[limits]\nmax_qps = 3\n[interface.mem1]\n[interface.mem0]\nqueues = 1\n", "stop_timeout: 5s; log_level: INFO; mem1: opened", "")
 	reload("[interface.mem1]\n", "limits, for programs that connect from now on; mem0: closed", "")
 	reload("[interface.mem1]\n[interface.mem7]\n", "", "mem7: "+errAbsent.Error()+"; it is tried again every 1s")
 	r.write("nonsense = 1\n")
@@ -194,6 +196,41 @@ func TestReload(t *testing.T) {
 		t.Error(err)
 	}
 	r.wantHistory("add mem0, add mem1, remove mem0, shutdown, remove mem1")
+}
+
+// What waits for the next start is told by every reload until then, and has no effect: not
+// on who may use the control socket either, which has the permissions that it was made with.
+func TestReloadOfWhatWaits(t *testing.T) {
+	r := newRig(t)
+	own := uint32(os.Getgid()) // which anybody may give a file
+	started := fmt.Sprintf("group = \"%d\"\n[interface.mem0]\n", own)
+	r.start(started)
+	for range 2 {
+		r.write(fmt.Sprintf("group = \"%d\"\npin_dir = \"/elsewhere\"\n[interface.mem0]\n", own+1))
+		got, err := r.client.Reload(t.Context())
+		if err != nil || len(got.Changes) != 0 || strings.Join(got.Pending, "; ") != fmt.Sprint("pin_dir: /elsewhere; group: ", own+1) {
+			t.Errorf("%+v, %v", got, err)
+		}
+		if !r.d.policy.control(&shm.Cred{UID: 4711, GID: own}) || r.d.policy.control(&shm.Cred{UID: 4711, GID: own + 1}) {
+			t.Error("the group of the control socket is another one than its members may use")
+		}
+	}
+	r.write("group = \"no-such-group\"\n[interface.mem0]\n")
+	if _, err := r.client.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), "there is no group no-such-group") {
+		t.Errorf("error %v", err)
+	}
+	r.write("[interface.mem0]\n")
+	if got, err := r.client.Reload(t.Context()); err != nil || strings.Join(got.Pending, "; ") != "group: none" {
+		t.Errorf("without a group: %+v, %v", got, err)
+	}
+	r.write(started)
+	if got, err := r.client.Reload(t.Context()); err != nil || len(got.Changes)+len(got.Pending) != 0 {
+		t.Errorf("as it was: %+v, %v", got, err)
+	}
+	r.stop()
+	if err := r.end(); err != nil {
+		t.Error(err)
+	}
 }
 
 // An interface that a reload of either kind adds, and that is not there yet, is opened

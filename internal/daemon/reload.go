@@ -21,21 +21,24 @@ func (d *Daemon) Reload() (control.Reloaded, error) {
 	}
 	d.tell(d.notify.Reloading())
 	defer d.tellManager()
-	now, err := d.params.Load()
+	want, err := Validate(d.params.Load)
 	if err != nil {
-		return control.Reloaded{}, err
-	}
-	if err := d.policy.set(now); err != nil {
 		return control.Reloaded{}, err
 	}
 	d.mu.Lock()
 	before := d.cfg
+	d.mu.Unlock()
+	now := until(want, before)
+	if err := d.policy.set(now); err != nil {
+		return control.Reloaded{}, err
+	}
+	d.mu.Lock()
 	d.cfg = now
 	d.mu.Unlock()
 	d.level.Set(now.LogLevel)
 
 	r := &reload{d: d, now: now, Reloaded: control.Reloaded{Changes: []string{}, Pending: []string{}}}
-	r.general(before)
+	r.general(before, want)
 	for _, v := range d.list() {
 		if _, stays := now.Interfaces[v.name]; stays {
 			r.alter(v)
@@ -50,6 +53,14 @@ func (d *Daemon) Reload() (control.Reloaded, error) {
 	}
 	d.log.Info("reloaded", "changes", r.Changes, "pending", r.Pending)
 	return r.Reloaded, nil
+}
+
+// until is what holds until the next start: what is wanted, but for what the daemon has
+// made its sockets, its directories and itself by.
+func until(want, before *config.Config) *config.Config {
+	now := *want
+	now.RuntimeDir, now.PinDir, now.User, now.Group = before.RuntimeDir, before.PinDir, before.User, before.Group
+	return &now
 }
 
 func (d *Daemon) find(name string) *device {
@@ -73,29 +84,31 @@ func (r *reload) pending(format string, args ...any) {
 	r.Pending = append(r.Pending, fmt.Sprintf(format, args...))
 }
 
-// general compares what is not about an interface.
-func (r *reload) general(before *config.Config) {
+// general compares what is not about an interface: what holds, and what is wanted.
+func (r *reload) general(before, want *config.Config) {
 	for _, k := range []struct {
 		key      string
 		from, to any
 		live     bool
 	}{
-		{"runtime_dir", before.RuntimeDir, r.now.RuntimeDir, false},
-		{"pin_dir", before.PinDir, r.now.PinDir, false},
-		{"user", before.User, r.now.User, false},
-		{"group", before.Group, r.now.Group, false},
-		{"stop_timeout", before.StopTimeout, r.now.StopTimeout, true},
-		{"log_level", before.LogLevel, r.now.LogLevel, true},
+		{"runtime_dir", before.RuntimeDir, want.RuntimeDir, false},
+		{"pin_dir", before.PinDir, want.PinDir, false},
+		{"user", before.User, want.User, false},
+		{"group", before.Group, want.Group, false},
+		{"stop_timeout", before.StopTimeout, want.StopTimeout, true},
+		{"log_level", before.LogLevel, want.LogLevel, true},
 	} {
 		switch {
 		case k.from == k.to:
 		case k.live:
 			r.changed("%s: %v", k.key, k.to)
+		case k.to == "":
+			r.pending("%s: none", k.key)
 		default:
 			r.pending("%s: %v", k.key, k.to)
 		}
 	}
-	if !before.SamePolicy(r.now) {
+	if !before.SamePolicy(want) {
 		r.changed("limits, for programs that connect from now on")
 	}
 }
