@@ -55,7 +55,7 @@ func (r *rdmaPair) close() error {
 }
 
 // ends connects the two ends of one test.
-func (r *rdmaPair) ends(params perf.Params) (a, b *perf.End, err error) {
+func (r *rdmaPair) ends(ctx context.Context, params perf.Params) (a, b *perf.End, err error) {
 	params, err = params.Complete()
 	if err != nil {
 		return nil, nil, err
@@ -73,7 +73,7 @@ func (r *rdmaPair) ends(params perf.Params) (a, b *perf.End, err error) {
 	if b, err = mk(r.b); err != nil {
 		return nil, nil, errors.Join(err, a.Close())
 	}
-	if err = errors.Join(a.Connect(b.Endpoints()), b.Connect(a.Endpoints())); err != nil {
+	if err = errors.Join(a.Connect(ctx, b.Endpoints()), b.Connect(ctx, a.Endpoints())); err != nil {
 		return nil, nil, errors.Join(err, a.Close(), b.Close())
 	}
 	a.Prepare(params.Sizes[0])
@@ -83,7 +83,7 @@ func (r *rdmaPair) ends(params perf.Params) (a, b *perf.End, err error) {
 
 // latency returns n round trip times of size bytes.
 func (r *rdmaPair) latency(ctx context.Context, op perf.Op, size, n int) ([]time.Duration, error) {
-	a, b, err := r.ends(perf.Params{Test: perf.Test{Op: op, Latency: true}, Sizes: []int{size}, Iters: n, MTU: 4096, TxDepth: 16})
+	a, b, err := r.ends(ctx, perf.Params{Test: perf.Test{Op: op, Latency: true}, Sizes: []int{size}, Iters: n, MTU: 4096, TxDepth: 16})
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (r *rdmaPair) bandwidth(ctx context.Context, op perf.Op, size, depth int, d
 		Test: perf.Test{Op: op}, Sizes: []int{size}, Duration: d, MTU: 4096,
 		TxDepth: depth, PostList: min(16, depth), CQMod: max(1, depth/4), RxDepth: 2 * depth,
 	}
-	a, b, err := r.ends(p)
+	a, b, err := r.ends(ctx, p)
 	if err != nil {
 		return 0, 0, err
 	}

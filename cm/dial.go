@@ -59,8 +59,8 @@ func dial(ctx context.Context, dev *verbs.Context, address string, cfg *Config) 
 }
 
 // resolveTime is how long a host on the network may take to answer for its link-layer
-// address: what Linux gives it, too, before a TCP connection fails.
-const resolveTime = 3 * time.Second
+// address: what Linux gives it, too, before a TCP connection fails. Tests change it.
+var resolveTime = 3 * time.Second
 
 func (c *Conn) resolve(ctx context.Context) (cmengine.Resolved, error) {
 	ctx, cancel := context.WithTimeout(ctx, resolveTime)
@@ -102,7 +102,7 @@ func (c *Conn) connect(ctx context.Context) error {
 	}
 	return c.await(ctx, "connection requests", func(ev *cmfsm.Event) error {
 		c.private = ev.Param.PrivateData
-		if err := c.ready(nil); err != nil {
+		if err := c.ready(ctx, nil); err != nil {
 			_ = c.d.client.Reject(c.id, 0, nil)
 			return err
 		}
@@ -111,12 +111,12 @@ func (c *Conn) connect(ctx context.Context) error {
 }
 
 // ready takes the queue pair to RTS.
-func (c *Conn) ready(p *cmfsm.ConnParam) error {
+func (c *Conn) ready(ctx context.Context, p *cmfsm.ConnParam) error {
 	attr, err := c.d.client.QPAttr(c.id, p)
 	if err != nil {
 		return err
 	}
-	return toRTS(c.d.dev, c.qp, &attr, c.cfg.Access)
+	return toRTS(ctx, c.d.dev, c.qp, &attr, c.cfg.Access)
 }
 
 // await waits until the connection is established. messages is what the peer has to

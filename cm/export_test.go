@@ -1,6 +1,17 @@
 package cm
 
-import "github.com/roce-xdp/roce-xdp/verbs"
+import (
+	"time"
+
+	"github.com/roce-xdp/roce-xdp/verbs"
+)
+
+// SetResolveTime changes how long a next hop may take to answer, until undo is called.
+func SetResolveTime(d time.Duration) (undo func()) {
+	before := resolveTime
+	resolveTime = d
+	return func() { resolveTime = before }
+}
 
 // Withdrawn reports whether the peer has given up a request.
 func Withdrawn(r *Request) bool { return r.withdrawn() }

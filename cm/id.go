@@ -33,8 +33,9 @@ type ID struct {
 	ends   []end
 	ch     *EventChannel
 	gone   bool
-	made   bool       // there is a queue pair of CreateQP
-	answer *ConnParam // of the peer, to be told with ESTABLISHED
+	hurry  context.CancelFunc // ends what a call waits for; nil before one does
+	made   bool               // there is a queue pair of CreateQP
+	answer *ConnParam         // of the peer, to be told with ESTABLISHED
 	local  netip.AddrPort
 	remote netip.AddrPort
 }
@@ -125,7 +126,7 @@ func (id *ID) event(ev cmfsm.Event) {
 	id.mu.Unlock()
 	out := Event{Type: ev.Type, Err: errOf(&ev, id.typ), Status: ev.Status, Param: ConnParam(ev.Param), AV: ev.AV}
 	if ev.Type == cmfsm.EventConnectResponse && made {
-		e.d.laterLocked(func() { id.respond(e, &out) })
+		go id.respond(e, &out) // it may wait for the peer's next hop, which others' events must not
 		return
 	}
 	if id.typ == verbs.UD && ev.Type == cmfsm.EventEstablished {
@@ -166,6 +167,9 @@ func (id *ID) Destroy() error {
 		return nil
 	}
 	id.gone = true
+	if id.hurry != nil {
+		id.hurry()
+	}
 	id.mu.Unlock()
 	id.call.Lock()
 	defer id.call.Unlock()

@@ -1,6 +1,8 @@
 package cm
 
 import (
+	"context"
+	"errors"
 	"fmt"
 
 	"github.com/roce-xdp/roce-xdp/internal/cmfsm"
@@ -88,13 +90,26 @@ func (id *ID) Accept(p *ConnParam) error {
 	})
 }
 
-// ready takes the queue pair to RTS.
+// ready takes the queue pair to RTS, unless the id is destroyed meanwhile.
 func (id *ID) ready(e end, p *cmfsm.ConnParam) error {
 	attr, err := e.d.client.QPAttr(e.id, p)
 	if err != nil {
 		return err
 	}
-	return toRTS(e.d.dev, id.qp, &attr, 0)
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	id.mu.Lock()
+	id.hurry = cancel
+	gone := id.gone
+	id.mu.Unlock()
+	if gone {
+		return verbs.ErrClosed
+	}
+	err = toRTS(ctx, e.d.dev, id.qp, &attr, 0)
+	if errors.Is(err, context.Canceled) {
+		return verbs.ErrClosed
+	}
+	return err
 }
 
 // respond connects the queue pair with the peer's that has accepted.

@@ -1,6 +1,7 @@
 package cm
 
 import (
+	"context"
 	"errors"
 	"fmt"
 
@@ -82,14 +83,17 @@ func toInit(q *verbs.QP, access verbs.Access) error {
 }
 
 // toRTS takes a queue pair from INIT to RTS, connected as attr says. extra are access rights besides.
-func toRTS(dev *verbs.Context, q *verbs.QP, attr *cmfsm.QPAttr, extra verbs.Access) error {
+// The next hop has resolveTime to answer, and no longer than until ctx ends.
+func toRTS(ctx context.Context, dev *verbs.Context, q *verbs.QP, attr *cmfsm.QPAttr, extra verbs.Access) error {
+	ctx, cancel := context.WithTimeout(ctx, resolveTime)
+	defer cancel()
 	for _, state := range []verbs.QPState{verbs.QPStateRTR, verbs.QPStateRTS} {
 		a, mask, err := attributes(dev, state, attr)
 		if err != nil {
 			return err
 		}
 		a.AccessFlags |= extra
-		if err := q.Modify(&a, mask); err != nil {
+		if err := q.ModifyContext(ctx, &a, mask); err != nil {
 			return err
 		}
 	}

@@ -75,7 +75,7 @@ func (c *Conn) accept(ctx context.Context, private []byte) error {
 	}
 	p := c.cfg.param(private)
 	p.QPN = c.qp.Num()
-	if err := c.ready(&p); err != nil {
+	if err := c.ready(ctx, &p); err != nil {
 		return c.gaveUp(err)
 	}
 	start, err := c.qp.Query() // the peer does not send before it is accepted

@@ -1,6 +1,7 @@
 package connect
 
 import (
+	"context"
 	"fmt"
 
 	"github.com/roce-xdp/roce-xdp/verbs"
@@ -57,8 +58,9 @@ func ToInit(qp *verbs.QP, p Path) error {
 }
 
 // ToRTR moves a queue pair from INIT to RTR, where it answers the peer. One of
-// datagrams has no peer: it hears all that know its Q_Key.
-func ToRTR(qp *verbs.QP, p Path, peer Endpoint) error {
+// datagrams has no peer: it hears all that know its Q_Key. The peer's next hop is waited
+// for as in verbs.QP.ModifyContext.
+func ToRTR(ctx context.Context, qp *verbs.QP, p Path, peer Endpoint) error {
 	if qp.Type().Datagram() {
 		return qp.Modify(&verbs.QPAttr{State: verbs.QPStateRTR}, verbs.AttrState)
 	}
@@ -74,7 +76,7 @@ func ToRTR(qp *verbs.QP, p Path, peer Endpoint) error {
 	if qp.Type() == verbs.RC || qp.Type() == verbs.XRCRecv {
 		mask |= verbs.AttrMaxDestRDAtomic | verbs.AttrMinRNRTimer
 	}
-	return qp.Modify(&attr, mask)
+	return qp.ModifyContext(ctx, &attr, mask)
 }
 
 // ToRTS moves a queue pair from RTR to RTS, where it can send. Own is what the
@@ -97,8 +99,8 @@ func ToRTS(qp *verbs.QP, p Path, own Endpoint) error {
 }
 
 // Connect moves a queue pair from INIT to RTS.
-func Connect(qp *verbs.QP, p Path, own, peer Endpoint) error {
-	if err := ToRTR(qp, p, peer); err != nil {
+func Connect(ctx context.Context, qp *verbs.QP, p Path, own, peer Endpoint) error {
+	if err := ToRTR(ctx, qp, p, peer); err != nil {
 		return fmt.Errorf("to RTR: %w", err)
 	}
 	if err := ToRTS(qp, p, own); err != nil {
@@ -116,12 +118,12 @@ func (p Path) Address(peer Endpoint) verbs.AddressVector {
 }
 
 // AH makes the address handle by which datagrams reach peer.
-func AH(pd *verbs.PD, p Path, peer Endpoint) (*verbs.AH, error) {
+func AH(ctx context.Context, pd *verbs.PD, p Path, peer Endpoint) (*verbs.AH, error) {
 	if err := peer.Check(); err != nil {
 		return nil, err
 	}
 	av := p.Address(peer)
-	return pd.CreateAH(&av)
+	return pd.CreateAHContext(ctx, &av)
 }
 
 // PathMTU is the MTU of that many bytes, 0 when there is none.

@@ -53,7 +53,7 @@ func sizes(mtu int) []int {
 // check runs every operation in both directions and compares memory. It goes on
 // until something fails: a queue pair in error says nothing about what follows.
 func (d *demo) check(ctx context.Context) error {
-	a, b, err := d.newPair(2 * half)
+	a, b, err := d.newPair(ctx, 2*half)
 	if err != nil {
 		return err
 	}

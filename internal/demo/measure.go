@@ -23,7 +23,7 @@ const (
 // ends are two connected sides of a test in this process.
 type ends struct{ a, b *perf.End }
 
-func (d *demo) newEnds(p perf.Params) (*ends, error) {
+func (d *demo) newEnds(ctx context.Context, p perf.Params) (*ends, error) {
 	p, err := p.Complete()
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (d *demo) newEnds(p perf.Params) (*ends, error) {
 	if e.b, err = perf.NewEnd(d.b.dev, d.b.gid, d.path(), p); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
-	if err := errors.Join(e.a.Connect(e.b.Endpoints()), e.b.Connect(e.a.Endpoints())); err != nil {
+	if err := errors.Join(e.a.Connect(ctx, e.b.Endpoints()), e.b.Connect(ctx, e.a.Endpoints())); err != nil {
 		return nil, errors.Join(err, e.close())
 	}
 	e.a.Prepare(p.Sizes[0])
@@ -61,7 +61,7 @@ func (d *demo) latency(ctx context.Context) error {
 	if d.Quick {
 		n = roundsQuick
 	}
-	e, err := d.newEnds(perf.Params{
+	e, err := d.newEnds(ctx, perf.Params{
 		Test: perf.Test{Op: perf.Write, Latency: true}, Sizes: []int{size}, Iters: n, TxDepth: 64, Inline: size,
 	})
 	if err != nil {
@@ -125,7 +125,7 @@ func (d *demo) bandwidth(ctx context.Context) error {
 		{"RDMA READ", perf.Read, 1 << 20},
 		{"SEND", perf.Send, 1 << 20},
 	} {
-		e, err := d.newEnds(perf.Params{
+		e, err := d.newEnds(ctx, perf.Params{
 			Test: perf.Test{Op: m.op}, Sizes: []int{m.size}, Duration: duration, TxDepth: 16, RxDepth: 64, CQMod: 1,
 		})
 		if err != nil {

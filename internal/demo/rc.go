@@ -65,7 +65,7 @@ func (r *rc) build(h *host, p connect.Path, n int) (err error) {
 }
 
 // newPair makes two ends and connects them.
-func (d *demo) newPair(bytes int) (a, b *rc, err error) {
+func (d *demo) newPair(ctx context.Context, bytes int) (a, b *rc, err error) {
 	if a, err = newRC("a", d.a, d.path(), bytes); err != nil {
 		return nil, nil, err
 	}
@@ -74,9 +74,9 @@ func (d *demo) newPair(bytes int) (a, b *rc, err error) {
 	}
 	pathA, pathB := d.path(), d.path()
 	pathA.SGIDIndex, pathB.SGIDIndex = d.a.gid.Index, d.b.gid.Index
-	err = connect.Connect(a.qp, pathA, a.own, b.own)
+	err = connect.Connect(ctx, a.qp, pathA, a.own, b.own)
 	if err == nil {
-		err = connect.Connect(b.qp, pathB, b.own, a.own)
+		err = connect.Connect(ctx, b.qp, pathB, b.own, a.own)
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, a.close(), b.close())

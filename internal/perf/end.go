@@ -135,13 +135,13 @@ func (e *End) postReceives(qp *verbs.QP) error {
 // Endpoints are what the peer must know, one for each queue pair.
 func (e *End) Endpoints() []connect.Endpoint { return e.own }
 
-// Connect connects the queue pairs to the peer's.
-func (e *End) Connect(peer []connect.Endpoint) error {
+// Connect connects the queue pairs to the peer's, each as verbs.QP.ModifyContext does.
+func (e *End) Connect(ctx context.Context, peer []connect.Endpoint) error {
 	if err := e.Meet(peer); err != nil {
 		return err
 	}
 	for i, qp := range e.qps {
-		if err := connect.Connect(qp, e.path, e.own[i], peer[i]); err != nil {
+		if err := connect.Connect(ctx, qp, e.path, e.own[i], peer[i]); err != nil {
 			return err
 		}
 	}

@@ -27,7 +27,7 @@ func TestTimeoutOfQueuePairs(t *testing.T) {
 			ends = append(ends, e)
 		}
 		for i, e := range ends {
-			if err := e.Connect(ends[1-i].Endpoints()); err != nil {
+			if err := e.Connect(t.Context(), ends[1-i].Endpoints()); err != nil {
 				t.Fatal(err)
 			}
 			for _, qp := range e.qps {

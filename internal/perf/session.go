@@ -251,7 +251,7 @@ func (s *session) exchange(ctx context.Context) (peer []connect.Endpoint, err er
 	if err := s.ch.Exchange(s.end.Endpoints(), &peer); err != nil {
 		return nil, err
 	}
-	return peer, s.end.Connect(peer)
+	return peer, s.end.Connect(ctx, peer)
 }
 
 // measure runs the test at one size and adds the row to the report.

@@ -56,7 +56,7 @@ type protocol interface {
 	// prepare makes the queue pairs and posts all receives.
 	prepare(tcp conn) error
 	// handshake exchanges addresses and connects.
-	handshake(tcp conn) error
+	handshake(ctx context.Context, tcp conn) error
 	// exchange sends and receives all messages.
 	exchange(ctx context.Context) error
 }
@@ -78,7 +78,7 @@ func (s *side) meet(ctx context.Context, p protocol) (time.Duration, error) {
 	if err := p.prepare(tcp); err != nil {
 		return 0, err
 	}
-	if err := p.handshake(tcp); err != nil {
+	if err := p.handshake(ctx, tcp); err != nil {
 		return 0, err
 	}
 	tcp.Close()
@@ -202,20 +202,20 @@ func (s *side) checkSize() error {
 }
 
 // connect makes the queue pair ready to send to the peer.
-func (s *side) connect() (err error) {
+func (s *side) connect(ctx context.Context) (err error) {
 	if s.service == verbs.UD {
-		if s.ah, err = connect.AH(s.pd, s.path, s.peer); err != nil {
+		if s.ah, err = connect.AH(ctx, s.pd, s.path, s.peer); err != nil {
 			return err
 		}
 	}
-	return connect.Connect(s.qp, s.path, s.own, s.peer)
+	return connect.Connect(ctx, s.qp, s.path, s.own, s.peer)
 }
 
 // handshake exchanges addresses and connects. The server is ready to receive
 // before it answers; the client sends nothing before its last word on TCP. A
 // client that cannot connect does not say it, so that the server does not wait
 // for messages that never come.
-func (s *side) handshake(tcp conn) error {
+func (s *side) handshake(ctx context.Context, tcp conn) error {
 	own := addressOf(s.own)
 	s.printAddress("  local address:  ", s.own, s.service == verbs.UD)
 	if s.Server != "" {
@@ -230,7 +230,7 @@ func (s *side) handshake(tcp conn) error {
 	if s.peer, err = endpointOf(remote); err != nil {
 		return err
 	}
-	if err := s.connect(); err != nil {
+	if err := s.connect(ctx); err != nil {
 		return err
 	}
 	if s.Server == "" {

@@ -99,7 +99,7 @@ func (s *shared) receive(n int) error {
 
 // handshake exchanges the addresses of all queue pairs, in the order of that of
 // one.
-func (s *shared) handshake(tcp conn) error {
+func (s *shared) handshake(ctx context.Context, tcp conn) error {
 	for _, e := range s.owns {
 		s.printAddress("  local address:  ", e, false)
 	}
@@ -122,7 +122,7 @@ func (s *shared) handshake(tcp conn) error {
 		// As in the C program the address of the first is that of all.
 		to := s.peers[i]
 		to.GID = s.peers[0].GID
-		if err := connect.Connect(qp, s.path, s.owns[i], to); err != nil {
+		if err := connect.Connect(ctx, qp, s.path, s.owns[i], to); err != nil {
 			return err
 		}
 	}

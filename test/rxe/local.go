@@ -72,7 +72,7 @@ func (l *local) open(p params) (endpoint, error) {
 }
 
 func (l *local) connect(peer endpoint) error {
-	return connect.Connect(l.qp, l.path,
+	return connect.Connect(l.ctx, l.qp, l.path,
 		connect.Endpoint{QPN: l.own.QPN, PSN: l.own.PSN, GID: l.own.GID},
 		connect.Endpoint{QPN: peer.QPN, PSN: peer.PSN, GID: peer.GID.Unmap()})
 }

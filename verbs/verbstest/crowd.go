@@ -105,7 +105,7 @@ func (c *Crowd) Connect(n int) error {
 			ends[i] = connect.Local(qp, e.gid, e.MR)
 		}
 		for i, e := range []*CrowdEnd{&c.A, &c.B} {
-			if err := connect.Connect(e.QPs[len(e.QPs)-1], c.path(e), ends[i], ends[1-i]); err != nil {
+			if err := connect.Connect(context.Background(), e.QPs[len(e.QPs)-1], c.path(e), ends[i], ends[1-i]); err != nil {
 				return err
 			}
 		}

@@ -1,6 +1,7 @@
 package verbstest
 
 import (
+	"context"
 	"errors"
 	"math/rand/v2"
 	"testing"
@@ -250,7 +251,7 @@ func join(e, peer *End, mtu verbs.MTU, o Options) (err error) {
 			return err
 		}
 	}
-	return connect.Connect(e.QP, path, e.endpoint(), peer.endpoint())
+	return connect.Connect(context.Background(), e.QP, path, e.endpoint(), peer.endpoint())
 }
 
 func (e *End) endpoint() connect.Endpoint {

@@ -1,6 +1,7 @@
 package verbstest
 
 import (
+	"context"
 	"errors"
 
 	"github.com/roce-xdp/roce-xdp/internal/connect"
@@ -46,7 +47,7 @@ func (e *End) joinTarget(peer *End, path connect.Path) error {
 		if err := connect.ToInit(q.qp, path); err != nil {
 			return err
 		}
-		if err := connect.Connect(q.qp, path, q.self, q.peer); err != nil {
+		if err := connect.Connect(context.Background(), q.qp, path, q.self, q.peer); err != nil {
 			return err
 		}
 	}
