@@ -21,8 +21,9 @@ type ClientConfig struct {
 	Owner string
 	// NewRing and FreeRing are where the memory of queues comes from and goes to;
 	// nil: the process's own. FreeRing is called when nobody on this side uses the
-	// ring any more, with locks held: it must not call the client. It is not called
-	// once the device is closed.
+	// ring any more, with locks held of what the ring was of: it must not call the
+	// client, but may take its time. It is not called for what is destroyed once the
+	// device is closed.
 	NewRing  func(entries, elem int) (*queue.Ring, error)
 	FreeRing func(*queue.Ring)
 	// Bells are the doorbells of the client's queue pairs, in memory shared with it,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math/bits"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -15,16 +16,19 @@ import (
 
 // cq is a completion queue. It implements verbs.ProviderCQ.
 type cq struct {
-	dev     *Device
-	owner   *Client
-	ring    atomic.Pointer[queue.Ring]
-	t       *transport.CQ
-	num     uint32
-	onEvent atomic.Pointer[func()]
-	raised  chan struct{}   // has an element while an event waits for a waiter
-	workers atomic.Uint64   // of the queue pairs that complete to it
-	users   map[any]*worker // who completes to it; guarded by the device's lock
-	gone    bool            // guarded by the device's lock
+	dev   *Device
+	owner *Client
+	ring  atomic.Pointer[queue.Ring]
+	t     *transport.CQ
+	num   uint32
+	// resizing is held from the start of a change of ring to its end; before the
+	// device's lock.
+	resizing sync.Mutex
+	onEvent  atomic.Pointer[func()]
+	raised   chan struct{}   // has an element while an event waits for a waiter
+	workers  atomic.Uint64   // of the queue pairs that complete to it
+	users    map[any]*worker // who completes to it; guarded by the device's lock
+	gone     bool            // guarded by the device's lock
 	// perWorker is how many of users each worker has; guarded by the device's lock.
 	perWorker []int
 }
@@ -79,28 +83,37 @@ func (c *cq) Resize(entries int) error {
 	if err != nil {
 		return err
 	}
-	old, err := c.resize(ring, entries)
+	c.resizing.Lock() // one at a time, and the queue stays as long
+	defer c.resizing.Unlock()
+	m, err := c.startMove(ring, entries)
 	if err != nil {
-		old = ring
+		c.owner.freeRing(ring)
+		return err
 	}
-	c.owner.freeRing(old)
-	return err
+	m.Copy()
+	if m.Finish() {
+		c.raise()
+	}
+	c.owner.freeRing(c.ring.Swap(ring))
+	return nil
 }
 
-// resize puts ring in the place of another one, which it returns.
-func (c *cq) resize(ring *queue.Ring, entries int) (old *queue.Ring, err error) {
-	c.dev.mu.Lock() // one resize at a time, and none of a queue that is gone
+// startMove has workers go on in ring, before what the queue holds is there: there may
+// be much of it, and nobody else waits for that to be copied.
+func (c *cq) startMove(ring *queue.Ring, entries int) (*transport.CQMove, error) {
+	c.dev.mu.Lock()
 	defer c.dev.mu.Unlock()
 	if c.gone || c.dev.closed.Load() {
 		return nil, ErrClosed
 	}
-	if err := c.t.Resize(ring, entries); err != nil {
-		if c.t.Overflowed() {
-			return nil, fmt.Errorf("%w: %w", verbs.ErrOverflow, err)
-		}
-		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
+	m, err := c.t.StartMove(ring, entries)
+	switch {
+	case err == nil:
+		return m, nil
+	case c.t.Overflowed():
+		return nil, fmt.Errorf("%w: %w", verbs.ErrOverflow, err)
 	}
-	return c.ring.Swap(ring), nil
+	return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 }
 
 // Modify sets the moderation of events.
@@ -244,23 +257,35 @@ func (c *cq) driveUntilEvent(ctx context.Context) error {
 // Destroy frees the queue. It is ErrBusy while queue pairs, or shared receive queues
 // of XRC domains, complete to it.
 func (c *cq) Destroy() error {
+	c.resizing.Lock()
+	defer c.resizing.Unlock()
+	free, err := c.destroy()
+	if free {
+		c.owner.freeRing(c.ring.Load())
+	}
+	return err
+}
+
+// destroy is Destroy but for the memory of the ring, and reports whether that is to be
+// freed.
+func (c *cq) destroy() (free bool, err error) {
 	c.dev.mu.Lock()
 	defer c.dev.mu.Unlock()
 	if c.gone {
-		return nil
+		return false, nil
 	}
 	if len(c.users) != 0 && !c.dev.closed.Load() {
-		return fmt.Errorf("%w: %d queue pairs and shared receive queues complete to the queue: destroy them first", ErrBusy, len(c.users))
+		return false, fmt.Errorf("%w: %d queue pairs and shared receive queues complete to the queue: destroy them first", ErrBusy, len(c.users))
 	}
 	c.gone = true
 	delete(c.dev.cqs, c)
 	c.owner.use.CQs--
 	c.owner.events.forget(c)
-	if !c.dev.closed.Load() { // else programs that are not told yet may still look at it
-		c.t.Abandon()
-		c.owner.freeRing(c.ring.Load())
+	if c.dev.closed.Load() { // programs that are not told yet may still look at the ring
+		return false, nil
 	}
-	return nil
+	c.t.Abandon()
+	return true, nil
 }
 
 // isGone reports whether c was destroyed; no queue was not. The device's lock is

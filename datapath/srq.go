@@ -211,14 +211,24 @@ func (s *srq) Query() (attr ibv.SRQAttr, err error) {
 func (s *srq) Destroy() error {
 	s.modify.Lock() // nobody changes the ring meanwhile
 	defer s.modify.Unlock()
+	free, err := s.destroy()
+	if free {
+		s.owner.freeRing(s.ring)
+	}
+	return err
+}
+
+// destroy is Destroy but for the memory of the ring, and reports whether that is to be
+// freed.
+func (s *srq) destroy() (free bool, err error) {
 	d := s.dev
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if s.gone {
-		return nil
+		return false, nil
 	}
 	if s.users != 0 && !d.closed.Load() {
-		return fmt.Errorf("%w: %d queue pairs take receives from the queue: destroy them first", ErrBusy, s.users)
+		return false, fmt.Errorf("%w: %d queue pairs take receives from the queue: destroy them first", ErrBusy, s.users)
 	}
 	s.gone = true
 	s.owner.events.forget(s)
@@ -234,8 +244,5 @@ func (s *srq) Destroy() error {
 	delete(d.srqs, s)
 	s.owner.use.SRQs--
 	d.dropFromPD(s.pd)
-	if !d.closed.Load() {
-		s.owner.freeRing(s.ring)
-	}
-	return nil
+	return !d.closed.Load(), nil
 }

@@ -1,7 +1,6 @@
 package transport
 
 import (
-	"fmt"
 	"sync"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -60,36 +59,6 @@ func (cq *CQ) push(e *Env, c *queue.CQE, solicited bool) bool {
 		e.Woken = append(e.Woken, cq)
 	}
 	return true
-}
-
-// Resize moves the completions that nobody has taken, in order, into ring, which
-// is empty and has elements of the same size, and goes on there; the consumer
-// stands still meanwhile and then reads ring from its beginning. A request for an
-// event moves along. entries is what the caller is promised, at most what ring
-// holds. On an error, which is ErrResize, nothing has changed.
-func (cq *CQ) Resize(ring *queue.Ring, entries int) error {
-	cq.mu.Lock()
-	defer cq.mu.Unlock()
-	old := cq.prod.Ring()
-	n, ok := cq.prod.Pending()
-	switch {
-	case cq.overflowed:
-		return fmt.Errorf("%w: it has overflowed: make another", ErrResize)
-	case !ok:
-		return fmt.Errorf("%w: its indices are corrupt: destroy it", ErrResize)
-	case ring.ElemSize() != old.ElemSize():
-		return fmt.Errorf("%w: elements of %d bytes in place of %d", ErrResize, ring.ElemSize(), old.ElemSize())
-	case n > min(entries, ring.Entries()):
-		return fmt.Errorf("%w: %d completions are queued, %d would fit: poll them first", ErrResize, n, min(entries, ring.Entries()))
-	}
-	p := queue.NewProducer(ring)
-	for i := range n {
-		copy(p.Slot(i), cq.prod.PendingSlot(i))
-	}
-	p.Publish(n)
-	ring.Arm().Store(old.Arm().Load())
-	cq.prod = p
-	return nil
 }
 
 // Abandon gives the queue up, to which nobody completes any more: its ring is not

@@ -37,10 +37,10 @@ func (h *worldHost) resizeCQ(cq *worldCQ, entries int) {
 	}
 	ring := h.w.ring(entries, queue.CQESize)
 	n, _ := cq.cons.Avail()
-	if err := cq.cq.Resize(ring, entries); err == nil {
+	if raise, err := cq.cq.Resize(ring, entries); err == nil && !raise {
 		cq.cons = queue.NewConsumer(ring)
 	} else if n <= entries {
-		h.w.failf("host %d: %v", h.n, err)
+		h.w.failf("host %d: event %v, %v", h.n, raise, err)
 	}
 }
 
