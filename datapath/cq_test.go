@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -41,10 +42,14 @@ func TestCQResizeUnderTraffic(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), verbstest.Patience)
 	defer cancel()
 	var posting, resizing sync.WaitGroup
+	var resized atomic.Uint64
 	for _, p := range sides {
 		credit := outstanding[p.A.QP.Num()]
 		posting.Go(func() {
 			for id := range uint64(requests) {
+				for id/(requests/10) > resized.Load() && ctx.Err() == nil {
+					time.Sleep(50 * time.Microsecond) // so that the size changes often enough meanwhile
+				}
 				select {
 				case credit <- struct{}{}:
 				case <-ctx.Done():
@@ -60,7 +65,6 @@ func TestCQResizeUnderTraffic(t *testing.T) {
 		})
 	}
 	stop := make(chan struct{})
-	resized := 0
 	resizing.Go(func() {
 		for n := pairs * depth; ; n = pairs*depth + (n+97)%1024 {
 			select {
@@ -70,9 +74,10 @@ func TestCQResizeUnderTraffic(t *testing.T) {
 			}
 			if err := cq.Resize(n); err != nil {
 				t.Errorf("resize to %d: %v", n, err)
+				cancel()
 				return
 			}
-			resized++
+			resized.Add(1)
 			time.Sleep(50 * time.Microsecond)
 		}
 	})
@@ -100,8 +105,8 @@ func TestCQResizeUnderTraffic(t *testing.T) {
 	if n := cq.Poll(wcs[:]); n != 0 {
 		t.Errorf("%d completions too many: %+v", n, wcs[0])
 	}
-	if resized < 10 {
-		t.Errorf("only %d changes of size", resized)
+	if n := resized.Load(); n < 9 {
+		t.Errorf("only %d changes of size", n)
 	}
 }
 
