@@ -121,9 +121,10 @@ func (c *Client) enter() error {
 		return ErrClosed
 	}
 	p := newPace(c.limits.Messages, c.limits.BytesPerSecond)
+	keptOf := make([]atomic.Int64, len(d.workers))
 	for i, w := range d.workers {
 		l := newLane()
-		l.pace = p
+		l.pace, l.keptOf = p, keptOf
 		if c.cfg.Bells != nil {
 			l.bells = c.cfg.Bells[i]
 		}

@@ -41,6 +41,7 @@ type Device struct {
 	share   share
 	umem    *xsk.UMEM
 	workers []*worker
+	keptOf  []homeKept // by worker: of its frames
 	table   qpTable
 
 	addresses ahTable
@@ -193,10 +194,13 @@ func newDevice(c config) *Device {
 	d.clients.Store(&[]*Client{d.root})
 	d.linger = linger
 	d.breath.init()
-	d.workers = make([]*worker, len(c.ports))
+	d.workers, d.keptOf = make([]*worker, len(c.ports)), make([]homeKept, len(c.ports))
+	keptOf := make([]atomic.Int64, len(c.ports))
 	for i := range c.ports {
 		d.workers[i] = newWorker(d, i, c.ports[i], c.waiters[i])
-		d.root.lanes = append(d.root.lanes, d.workers[i].lanes[0])
+		l := d.workers[i].lanes[0]
+		l.keptOf = keptOf
+		d.root.lanes = append(d.root.lanes, l)
 	}
 	d.posture.words, _ = queue.NewStates(len(d.workers)) // there are never too many
 	d.setWindows()

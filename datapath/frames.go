@@ -31,12 +31,17 @@ func newShare(o *Options) share {
 // frames is the number of frames of a worker.
 func (s *share) frames() int { return int(s.perWorker) / s.frameSize }
 
-// receives reports whether addr is in a frame to receive into, as a rule one of worker
-// id. Packets between queue pairs of this device are in slots to send from, of which
-// nobody may keep any: with all of them kept no one could send.
-func (s *share) receives(id int, addr uint64) bool {
-	off := addr - uint64(id)*s.perWorker
-	return off < s.rxBytes || off >= s.perWorker && addr%s.perWorker < s.rxBytes
+// home is the worker of the frame to receive into that has addr, as a rule worker id;
+// false if it is in none. Packets between queue pairs of this device are in slots to send
+// from, of which nobody may keep any: with all of them kept no one could send.
+func (s *share) home(id int, addr uint64) (worker int, ok bool) {
+	switch off := addr - uint64(id)*s.perWorker; {
+	case off < s.rxBytes:
+		return id, true
+	case off < s.perWorker:
+		return 0, false
+	}
+	return int(addr / s.perWorker), addr%s.perWorker < s.rxBytes
 }
 
 // txPool has the transmit slots of a worker. It is used by who drives it.

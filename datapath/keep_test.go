@@ -3,8 +3,10 @@ package datapath
 import (
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"pgregory.net/rapid"
 
 	"github.com/roce-xdp/roce-xdp/datapath/xsk"
@@ -14,14 +16,21 @@ import (
 )
 
 func TestKeepTable(t *testing.T) {
-	k, l := newKeepTable(4), newLane()
+	k, l := newKeepTable(4, make([]homeKept, 1)), keepers(1)[0]
 	ref := k.next()
 	if ref != k.next() {
 		t.Error("next is not stable")
 	}
-	k.hold(l, []xsk.Desc{{Addr: 100}, {Addr: 200}})
-	if k.kept() != 1 || l.kept != 1 || k.next() == ref {
-		t.Errorf("%d kept, %d for the lane, next %d", k.kept(), l.kept, k.next())
+	k.hold(l, 0, []xsk.Desc{{Addr: 100}, {Addr: 200}})
+	check := func(frames, buffers int) {
+		t.Helper()
+		if n := int64(buffers); k.kept() != frames || k.buffers != buffers || l.kept != buffers || k.of[0].n.Load() != n || l.keptOf[0].Load() != n {
+			t.Errorf("%d kept in %d buffers, %d for the lane, %d of their home, %d for the client, want %d in %d",
+				k.kept(), k.buffers, l.kept, k.of[0].n.Load(), l.keptOf[0].Load(), frames, buffers)
+		}
+	}
+	if check(1, 2); k.next() == ref {
+		t.Error("the reference of a kept frame is given again")
 	}
 	if got := k.take(ref); !slices.Equal(got, []uint64{100, 200}) {
 		t.Errorf("took %v", got)
@@ -31,15 +40,24 @@ func TestKeepTable(t *testing.T) {
 			t.Errorf("took %v for %d", got, bad)
 		}
 	}
-	if k.kept() != 0 || l.kept != 0 {
-		t.Errorf("%d kept, %d for the lane", k.kept(), l.kept)
-	}
+	check(0, 0)
 }
 
-// keepAll has a lane keep as many frames as it may, and returns how many these are.
-func keepAll(k *keepTable, l *lane) (n int) {
-	for ; k.takes(l); n++ {
-		k.hold(l, []xsk.Desc{{Addr: uint64(n)}})
+// keepers are the lanes of a client of a device with so many workers.
+func keepers(workers int) []*lane {
+	list, keptOf := make([]*lane, workers), make([]atomic.Int64, workers)
+	for i := range list {
+		list[i] = newLane()
+		list[i].keptOf = keptOf
+	}
+	return list
+}
+
+// keepAll has a lane keep as many frames of worker 0 as it may, each of so many buffers,
+// and returns how many buffers these are.
+func keepAll(k *keepTable, l *lane, buffers int) (n int) {
+	for ; k.takes(l, 0, buffers); n += buffers {
+		k.hold(l, 0, make([]xsk.Desc, buffers))
 	}
 	return n
 }
@@ -51,31 +69,31 @@ func TestKeepShares(t *testing.T) {
 		limit int
 		want  []int // of clients that take all they can get, one after the other
 	}{
-		{"as by default", 1024, []int{1024, 342, 114, 38, 16, 16}},
+		{"as by default", 1024, []int{1024, 342, 114, 38, 32, 32}},
 		{"few", 32, []int{32, 16, 16}},
-		{"fewer than the least", 8, []int{8, 8}},
+		{"fewer than the least", 8, []int{8, 4, 4}},
 		{"one", 1, []int{1, 1}},
 		{"none", 0, []int{0, 0}},
 	} {
-		k := newKeepTable(max(4*tt.limit, 4))
+		k := newKeepTable(max(4*tt.limit, 4), make([]homeKept, 1))
 		k.limit = tt.limit
 		var got []int
 		for range tt.want {
-			got = append(got, keepAll(&k, newLane()))
+			got = append(got, keepAll(&k, keepers(1)[0], 1))
 		}
 		if !slices.Equal(got, tt.want) {
 			t.Errorf("%s: %d, want %d", tt.name, got, tt.want)
 		}
 	}
 	// Those who take turns come to the same.
-	k := newKeepTable(4096)
+	k := newKeepTable(4096, make([]homeKept, 1))
 	k.limit = 1024
-	two := []*lane{newLane(), newLane()}
+	two := []*lane{keepers(1)[0], keepers(1)[0]}
 	for more := true; more; {
 		more = false
 		for _, l := range two {
-			if k.takes(l) {
-				k.hold(l, []xsk.Desc{{}})
+			if k.takes(l, 0, 1) {
+				k.hold(l, 0, []xsk.Desc{{}})
 				more = true
 			}
 		}
@@ -85,69 +103,142 @@ func TestKeepShares(t *testing.T) {
 	}
 }
 
-// TestKeepAccounts: in every order of keeping, giving back and other limits the counts
-// are what is there, one alone has the limit, everyone the least that there is, and
-// what they have together leaves half of the frames.
+// TestKeepSharesOfHome: clients keep, in all workers together, of what a single one of
+// these receives as much as if they had that one alone.
+func TestKeepSharesOfHome(t *testing.T) {
+	want := []int{1024, 342, 114, 38, 32, 32}
+	for _, workers := range []int{1, 2, 4, 64} {
+		of := make([]homeKept, workers)
+		tables := make([]keepTable, workers)
+		for i := range tables {
+			tables[i] = newKeepTable(4096, of)
+		}
+		var got []int
+		for range want {
+			sum := 0
+			for i, l := range keepers(workers) {
+				sum += keepAll(&tables[i], l, 1)
+			}
+			got = append(got, sum)
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%d workers: %d, want %d", workers, got, want)
+		}
+	}
+}
+
+// keepModel is workers that keep frames of each other for clients, and what they ought
+// to hold.
+type keepModel struct {
+	tables []keepTable
+	of     []homeKept
+	lanes  [][]*lane // by client and worker
+	held   map[keptRef]keptFrame
+}
+
+type keptRef struct {
+	worker int
+	ref    uint64
+}
+
+type keptFrame struct{ client, home, n int }
+
+// keep has a client keep a frame of home if it may.
+func (m *keepModel) keep(rt *rapid.T, worker int, f keptFrame) (may bool) {
+	k, l := &m.tables[worker], m.lanes[f.client][worker]
+	may = k.takes(l, f.home, f.n)
+	own, ofHome := int(l.keptOf[f.home].Load()), int(m.of[f.home].n.Load())
+	most, least := 2*k.limit, min(minKept, (k.limit+1)/2)
+	fits := k.buffers+f.n <= most && ofHome+f.n <= most
+	alone := k.buffers == l.kept && ofHome == own
+	switch {
+	case may && !fits:
+		rt.Fatalf("%d buffers more, where the worker keeps %d and %d of the home are kept", f.n, k.buffers, ofHome)
+	case fits && max(l.kept, own)+f.n <= least && !may:
+		rt.Fatalf("no %d more than %d and %d kept, of %d that everyone may", f.n, l.kept, own, least)
+	case f.n == 1 && alone && may != (max(l.kept, own) < k.limit):
+		rt.Fatalf("alone with %d and %d of %d kept, one more: %v", l.kept, own, k.limit, may)
+	case may:
+		m.held[keptRef{worker, k.next()}] = f
+		k.hold(l, f.home, make([]xsk.Desc, f.n))
+	}
+	return may
+}
+
+// check compares the counts with what is held.
+func (m *keepModel) check(rt *rapid.T) {
+	type counts struct{ Frames, Buffers, OfHome int }
+	workers := len(m.tables)
+	want, got := make([]counts, workers), make([]counts, workers)
+	type laneCounts struct{ Kept, OfHome int }
+	wantLane, gotLane := make([]laneCounts, workers*len(m.lanes)), make([]laneCounts, workers*len(m.lanes))
+	for ref, f := range m.held {
+		want[ref.worker].Frames++
+		want[ref.worker].Buffers += f.n
+		want[f.home].OfHome += f.n
+		wantLane[f.client*workers+ref.worker].Kept += f.n
+		wantLane[f.client*workers+f.home].OfHome += f.n
+	}
+	for i := range m.tables {
+		got[i] = counts{m.tables[i].kept(), m.tables[i].buffers, int(m.of[i].n.Load())}
+		for c := range m.lanes {
+			l := m.lanes[c][i]
+			gotLane[c*workers+i] = laneCounts{l.kept, int(l.keptOf[i].Load())}
+		}
+	}
+	if d := cmp.Diff(want, got); d != "" {
+		rt.Fatalf("of workers (-want +got):\n%s", d)
+	}
+	if d := cmp.Diff(wantLane, gotLane); d != "" {
+		rt.Fatalf("of clients (-want +got):\n%s", d)
+	}
+}
+
+// TestKeepAccounts: in every order of keeping and giving back the counts are what is
+// there, one alone has the limit, everyone the least that there is, and half of the
+// frames of each worker are left.
 func TestKeepAccounts(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
-		frames := rapid.SampledFrom([]int{64, 256}).Draw(rt, "frames")
-		k := newKeepTable(frames)
-		k.limit = frames / 4
-		lanes := make([]*lane, rapid.IntRange(1, 5).Draw(rt, "lanes"))
-		for i := range lanes {
-			lanes[i] = newLane()
+		frames := rapid.SampledFrom([]int{128, 256}).Draw(rt, "frames")
+		workers, clients := rapid.IntRange(1, 4).Draw(rt, "workers"), rapid.IntRange(1, 4).Draw(rt, "clients")
+		m := &keepModel{of: make([]homeKept, workers), held: map[keptRef]keptFrame{}}
+		for range workers {
+			m.tables = append(m.tables, newKeepTable(frames, m.of))
 		}
-		refs := map[uint64]*lane{}
+		for range clients {
+			m.lanes = append(m.lanes, keepers(workers))
+		}
+		anyOf := func(rt *rapid.T, n int, what string) int { return rapid.IntRange(0, n-1).Draw(rt, what) }
 		rt.Repeat(map[string]func(*rapid.T){
 			"keep": func(rt *rapid.T) {
-				l := rapid.SampledFrom(lanes).Draw(rt, "lane")
+				worker := anyOf(rt, workers, "worker")
+				f := keptFrame{client: anyOf(rt, clients, "client"), home: anyOf(rt, workers, "home"), n: rapid.IntRange(1, 8).Draw(rt, "buffers")}
 				for range rapid.IntRange(1, 40).Draw(rt, "frames") {
-					others := k.kept() - l.kept
-					may := k.takes(l)
-					switch least := min(minKept, k.limit); {
-					case others == 0 && may != (l.kept < k.limit):
-						rt.Fatalf("alone with %d of %d kept, one more: %v", l.kept, k.limit, may)
-					case l.kept < least && k.kept() < 2*k.limit && !may:
-						rt.Fatalf("no more than %d kept, of %d that everyone may", l.kept, least)
-					case may && k.kept() >= 2*k.limit:
-						rt.Fatalf("%d of %d frames are kept, and one more", k.kept(), frames)
+					if !m.keep(rt, worker, f) {
+						break
 					}
-					if !may {
-						return
-					}
-					refs[k.next()] = l
-					k.hold(l, []xsk.Desc{{Addr: 1}})
 				}
 			},
 			"give back": func(rt *rapid.T) {
-				l := rapid.SampledFrom(lanes).Draw(rt, "lane")
-				for ref, keeper := range refs {
-					if keeper == l {
-						k.take(ref)
-						k.take(ref) // twice is nothing
-						delete(refs, ref)
+				client := anyOf(rt, clients, "client")
+				for ref, f := range m.held {
+					if f.client == client {
+						k := &m.tables[ref.worker]
+						if got := len(k.take(ref.ref)); got != f.n {
+							rt.Fatalf("%d buffers come back, want %d", got, f.n)
+						}
+						k.take(ref.ref) // twice is nothing
+						delete(m.held, ref)
 					}
 				}
 			},
-			"limit": func(rt *rapid.T) { k.limit = frames / 4 / rapid.SampledFrom([]int{1, 2}).Draw(rt, "buffers") },
-			"": func(rt *rapid.T) {
-				sum := 0
-				for _, l := range lanes {
-					sum += l.kept
-				}
-				if sum != len(refs) || k.kept() != len(refs) {
-					rt.Fatalf("%d are kept for lanes, %d in all, want %d", sum, k.kept(), len(refs))
-				}
-			},
+			"": m.check,
 		})
-		for ref := range refs {
-			k.take(ref)
+		for ref := range m.held {
+			m.tables[ref.worker].take(ref.ref)
 		}
-		for _, l := range lanes {
-			if l.kept != 0 {
-				rt.Fatalf("%d are left for a lane", l.kept)
-			}
-		}
+		clear(m.held)
+		m.check(rt)
 	})
 }
 
@@ -215,8 +306,8 @@ func TestGreedyClient(t *testing.T) {
 	r.checkMemory()
 }
 
-// TestReceives: what may be kept is in frames to receive into, of whichever worker.
-func TestReceives(t *testing.T) {
+// TestHome: what may be kept is in frames to receive into, of whichever worker.
+func TestHome(t *testing.T) {
 	s := newShare(&Options{FrameSize: 4096, Frames: 128, RingSize: 64})
 	for id := range 3 {
 		for of := range uint64(3) {
@@ -225,8 +316,8 @@ func TestReceives(t *testing.T) {
 				addr uint64
 				want bool
 			}{{base, true}, {base + s.rxBytes - 1, true}, {base + s.rxBytes, false}, {base + s.perWorker - 1, false}} {
-				if got := s.receives(id, tt.addr); got != tt.want {
-					t.Errorf("worker %d, %d bytes into the memory of %d: %v", id, tt.addr-base, of, got)
+				if home, got := s.home(id, tt.addr); got != tt.want || got && home != int(of) {
+					t.Errorf("worker %d, %d bytes into the memory of %d: %v, of %d", id, tt.addr-base, of, got, home)
 				}
 			}
 		}

@@ -3,6 +3,7 @@ package datapath
 import (
 	"runtime"
 	"slices"
+	"sync/atomic"
 
 	"github.com/roce-xdp/roce-xdp/internal/mono"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
@@ -34,8 +35,9 @@ type lane struct {
 	pace      *pace     // nil: as fast as it can
 	restUntil mono.Time // 0: it does not rest
 	sent      traffic
-	kept      int // frames out of order that its queue pairs keep
-	members   int // queue pairs; guarded by the device's lock
+	kept      int            // buffers of frames out of order that its queue pairs keep
+	keptOf    []atomic.Int64 // by worker: those that all queue pairs of the client keep of its frames
+	members   int            // queue pairs; guarded by the device's lock
 }
 
 // traffic is what has been sent.

@@ -98,21 +98,22 @@ func (w *worker) frame(now mono.Time, descs []xsk.Desc) {
 		return
 	}
 	q.flush.hear(p)
-	keep := w.deliver(now, q, descs[0].Addr)
+	keep := w.deliver(now, q, descs)
 	w.activate(q)
-	if keep {
-		w.kept.hold(q.keeper, descs)
-		return
+	if !keep {
+		w.freeAll(descs)
 	}
-	w.freeAll(descs)
 }
 
-// deliver gives the packet, whose frame is at addr, to its queue pair and reports
+// deliver gives the packet, whose frame is descs, to its queue pair and reports
 // whether that keeps it.
-func (w *worker) deliver(now mono.Time, q *qp, addr uint64) (keep bool) {
-	if w.kept.takes(q.keeper) && w.dev.share.receives(w.id, addr) {
+func (w *worker) deliver(now mono.Time, q *qp, descs []xsk.Desc) (keep bool) {
+	if home, ok := w.dev.share.home(w.id, descs[0].Addr); ok && w.kept.takes(q.keeper, home, len(descs)) {
 		w.pkt.Ref = w.kept.next()
-		return q.t.HandlePacket(now, &w.pkt) == transport.Keep
+		if keep = q.t.HandlePacket(now, &w.pkt) == transport.Keep; keep {
+			w.kept.hold(q.keeper, home, descs)
+		}
+		return keep
 	}
 	budget := w.env.KeepBudget
 	w.env.KeepBudget = 0

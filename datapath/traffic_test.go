@@ -294,7 +294,7 @@ func TestNothingCanBeKept(t *testing.T) {
 			t.Fatal(err)
 		}
 		if w.kept.free = w.kept.free[:0]; !on {
-			w.kept = newKeepTable(w.dev.share.rxFrames)
+			w.kept = newKeepTable(w.dev.share.rxFrames, w.dev.keptOf)
 		}
 		w.release(controller)
 	}

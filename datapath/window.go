@@ -38,7 +38,7 @@ func (d *Device) setWindows() {
 		}
 		w.limits = l
 		err := w.control(func() {
-			w.env.Window, w.budget, w.env.KeepBudget, w.kept.limit = l.window, l.budget, l.keep, l.kept
+			w.env.Window, w.budget, w.env.KeepBudget = l.window, l.budget, l.keep
 			w.divide()
 		})
 		if err != nil {
@@ -50,7 +50,7 @@ func (d *Device) setWindows() {
 // limits are those of a worker, in packets.
 type limits struct {
 	window, budget int // in flight of one queue pair, and of all
-	keep, kept     int // out of order, of one queue pair and of all
+	keep           int // out of order, of one queue pair
 }
 
 // limits computes those of w. The device's lock is held.
@@ -63,9 +63,8 @@ func (d *Device) limits(w *worker) limits {
 	if d.connected > 0 && len(d.workers) > 1 {
 		budget = max(minWindow, budget*w.connected/d.connected)
 	}
-	kept := d.opts.Frames / 4 / buffers
 	return limits{
 		window: min(d.opts.Window, budget), budget: budget,
-		keep: min(d.opts.KeepBudget, kept), kept: kept,
+		keep: min(d.opts.KeepBudget, d.opts.Frames/keptPart/buffers),
 	}
 }

@@ -14,7 +14,7 @@ func limitsOf(t *testing.T, d *Device, i int) limits {
 	w := d.workers[i]
 	must(t, w.acquire())
 	defer w.release(controller)
-	return limits{window: w.env.Window, budget: w.env.Budget, keep: w.env.KeepBudget, kept: w.kept.limit}
+	return limits{window: w.env.Window, budget: w.env.Budget, keep: w.env.KeepBudget}
 }
 
 // TestLimits: what all connections have in flight fits half a ring of the peer,
@@ -27,7 +27,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s (-want +got):\n%s", when, d)
 		}
 	}
-	small := limits{window: 256, budget: 256, keep: 256, kept: 256}
+	small := limits{window: 256, budget: 256, keep: 256}
 	check("no connection", small)
 	for range 5 {
 		r.pair(verbstest.Options{})
@@ -36,7 +36,7 @@ func TestLimits(t *testing.T) {
 	link := r.a.link
 	link.mtu = 9000
 	r.a.setLink(link)
-	check("full packets take two buffers", limits{window: 128, budget: 128, keep: 128, kept: 128})
+	check("full packets take two buffers", limits{window: 128, budget: 128, keep: 128})
 }
 
 // TestLimitsOfWorkers: workers share what the peer can take by the connections

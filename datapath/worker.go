@@ -109,7 +109,7 @@ func newWorker(d *Device, id int, port xsk.Port, waiter xsk.Waiter) *worker {
 		mem:      port.UMEM().Bytes(),
 		rx:       xsk.NewPool(port.UMEM(), id*s.frames(), s.rxFrames),
 		tx:       newTxPool(s, id),
-		kept:     newKeepTable(s.rxFrames),
+		kept:     newKeepTable(s.rxFrames, d.keptOf),
 		descs:    make([]xsk.Desc, batchSize+wire.MaxSegments),
 		addrs:    make([]uint64, batchSize),
 		batch:    transport.NewBatch(txBudget),
