@@ -132,7 +132,7 @@ func TestNetnsResolveEndsWithDevice(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
-	if err := <-ended; !errors.Is(err, verbs.ErrClosed) || time.Since(begun) > time.Second {
+	if err := <-ended; !errors.Is(err, verbs.ErrClosed) || time.Since(begun) > 2500*time.Millisecond { // the kernel asks for three seconds
 		t.Errorf("%v, after %v", err, time.Since(begun))
 	}
 }
@@ -166,7 +166,7 @@ func TestNetnsCloseEndsResolution(t *testing.T) {
 	if err := a.Close(); err != nil {
 		t.Error(err)
 	}
-	if took := time.Since(began); took > time.Second {
+	if took := time.Since(began); took > 2500*time.Millisecond {
 		t.Errorf("closing took %v", took)
 	}
 	if err := <-asked; !errors.Is(err, datapath.ErrClosed) {

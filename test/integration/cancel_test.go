@@ -15,8 +15,8 @@ import (
 )
 
 const (
-	prompt  = time.Second // the kernel asks for a peer for three
-	waiting = 48          // more than the daemon executes of a client at a time
+	prompt  = 2500 * time.Millisecond // the kernel asks for a peer for three
+	waiting = 48                      // more than the daemon executes of a client at a time
 )
 
 // waiter is a program at a daemon that waits for peers which do not answer.
