@@ -98,6 +98,11 @@ func (f *fakeService) Resources(kind string) []control.Row {
 	}
 }
 
+func (f *fakeService) Counts() map[string]map[string]int {
+	one := map[string]int{"qp": 1}
+	return map[string]map[string]int{"mem0": one, "mem1": one}
+}
+
 // rig is a daemon over two devices in memory, mem0 and mem1.
 type rig struct {
 	t       *testing.T

@@ -16,12 +16,34 @@ import (
 // Resources implements Service.
 func (c clients) Resources(kind string) []control.Row {
 	var rows []control.Row
-	for _, client := range c.Snapshot() {
+	for _, client := range c.Snapshot(kind) {
 		if client.Device != "" {
 			rows = append(rows, rowsOf(kind, &client)...)
 		}
 	}
 	return rows
+}
+
+// Counts implements Service.
+func (c clients) Counts() map[string]map[string]int {
+	all := map[string]map[string]int{}
+	for _, client := range c.Snapshot("client") {
+		if client.Device == "" {
+			continue
+		}
+		sum := all[client.Device]
+		if sum == nil {
+			sum = map[string]int{}
+			all[client.Device] = sum
+		}
+		n := &client.Counts
+		for kind, n := range map[string]int{
+			"pd": n.PDs, "cq": n.CQs, "qp": n.QPs, "cm_id": n.IDs, "mr": n.MRs, "ctx": 1, "srq": n.SRQs, "client": 1,
+		} {
+			sum[kind] += n
+		}
+	}
+	return all
 }
 
 // rowsOf are what a client has of a kind.
@@ -154,7 +176,7 @@ func clientRow(c *serve.Client) control.Row {
 	return control.Row{
 		{Key: "uid", Value: c.UID}, {Key: "gid", Value: c.GID}, {Key: "seconds", Value: int64(time.Since(c.Since).Seconds())},
 		{Key: "qps", Value: c.Usage.QPs}, {Key: "cqs", Value: c.Usage.CQs}, {Key: "srqs", Value: c.Usage.SRQs}, {Key: "mrs", Value: c.Usage.MRs},
-		{Key: "pds", Value: c.Usage.PDs}, {Key: "ahs", Value: c.Usage.AHs}, {Key: "cm_ids", Value: len(c.IDs)},
+		{Key: "pds", Value: c.Usage.PDs}, {Key: "ahs", Value: c.Usage.AHs}, {Key: "cm_ids", Value: c.Counts.IDs},
 		{Key: "shared_bytes", Value: c.Shared}, {Key: "registered_bytes", Value: c.Usage.Bytes},
 	}
 }

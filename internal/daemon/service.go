@@ -23,6 +23,8 @@ type Service interface {
 	// Resources are the rows of the kind, see control.Kinds. Each begins with the ifname
 	// of its device.
 	Resources(kind string) []control.Row
+	// Counts are how many rows Resources has of each kind, by device and kind.
+	Counts() map[string]map[string]int
 	// Problems are what somebody has to mend, in words.
 	Problems() []string
 	// Shutdown disconnects programs' peers and ends the programs' devices, in the time

@@ -122,8 +122,7 @@ func (d *Daemon) Resources(kind string) []control.Row {
 	return rows
 }
 
-// resources are those of the kind, by the name of their device and without it. The
-// service looks at every object for each call.
+// resources are those of the kind, by the name of their device and without it.
 func (d *Daemon) resources(kind string) map[string][]control.Row {
 	of := map[string][]control.Row{}
 	for _, r := range d.service.Resources(kind) {
@@ -135,16 +134,13 @@ func (d *Daemon) resources(kind string) map[string][]control.Row {
 
 // summary counts the objects of each kind, for each device.
 func (d *Daemon) summary() []control.Row {
-	list := d.list()
-	rows := make([]control.Row, len(list))
-	for i, v := range list {
-		rows[i] = v.identity()
-	}
-	for _, kind := range control.Kinds {
-		of := d.resources(kind)
-		for i, v := range list {
-			rows[i] = append(rows[i], control.Field{Key: kind, Value: len(of[v.name])})
+	rows, counts := []control.Row{}, d.service.Counts()
+	for _, v := range d.list() {
+		row := v.identity()
+		for _, kind := range control.Kinds {
+			row = append(row, control.Field{Key: kind, Value: counts[v.name][kind]})
 		}
+		rows = append(rows, row)
 	}
 	return rows
 }

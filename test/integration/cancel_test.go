@@ -102,9 +102,9 @@ func TestCancelThroughDaemon(t *testing.T) {
 	d := daemontest.Start(t, r.a, serve.Config{})
 	clients := func(n int) {
 		t.Helper()
-		for end := time.Now().Add(prompt); len(d.Server.Snapshot()) != n; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(prompt); len(d.Server.Snapshot("")) != n; time.Sleep(time.Millisecond) {
 			if time.Now().After(end) {
-				t.Fatalf("%d clients, want %d", len(d.Server.Snapshot()), n)
+				t.Fatalf("%d clients, want %d", len(d.Server.Snapshot("")), n)
 			}
 		}
 	}
@@ -121,7 +121,7 @@ func TestCancelThroughDaemon(t *testing.T) {
 	cancel()
 	w.end(t, context.Canceled)
 	soon(t, "another request that may wait", func() error { return w.qp.Modify(&verbs.QPAttr{State: verbs.QPStateErr}, verbs.AttrState) })
-	for _, c := range d.Server.Snapshot() {
+	for _, c := range d.Server.Snapshot("") {
 		if c.Usage.AHs != 0 {
 			t.Errorf("%d address handles are left in the daemon", c.Usage.AHs)
 		}

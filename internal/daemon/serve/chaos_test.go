@@ -76,7 +76,7 @@ func TestKills(t *testing.T) {
 func (w *twin) settle(t testing.TB) {
 	t.Helper()
 	for _, s := range w.srv {
-		waitFor(t, "the end of the others", func() bool { return len(s.Snapshot()) == 1 })
+		waitFor(t, "the end of the others", func() bool { return len(s.Snapshot("")) == 1 })
 	}
 }
 

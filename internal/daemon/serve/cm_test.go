@@ -82,7 +82,7 @@ func TestCMConversation(t *testing.T) {
 	w.refused(proto.StatusCMState, proto.OpCMListen, &proto.CMListen{ID: id.ID})
 	w.refused(proto.StatusInvalid, proto.OpCMReject, &proto.CMReject{ID: id.ID, PrivateLen: proto.MaxPrivate + 1})
 	w.refused(proto.StatusInvalid, proto.OpCMResolve, &proto.CMResolve{})
-	list := r.srv.Snapshot()
+	list := r.srv.Snapshot("")
 	if len(list) != 1 || len(list[0].IDs) != 2 || list[0].IDs[0].Info.State != cmfsm.StateListen && list[0].IDs[1].Info.State != cmfsm.StateListen {
 		t.Errorf("clients %+v", list)
 	}

@@ -74,6 +74,12 @@ func (t *table[T]) drop(h uint64) {
 	delete(t.objs, h)
 }
 
+func (t *table[T]) len() int {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return len(t.objs)
+}
+
 // each calls f for all objects in the order of their handles, without holding them.
 func (t *table[T]) each(f func(h uint64, v T)) {
 	t.mu.Lock()

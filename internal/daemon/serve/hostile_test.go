@@ -144,7 +144,7 @@ func (s *scene) play(t *testing.T, input []byte) {
 	bad.scribble(input)
 	bad.w.must(proto.OpQueryClock, &proto.Empty{}, &proto.Clock{})
 	bad.w.close()
-	waitFor(t, "the end of the client", func() bool { return len(s.rig.srv.Snapshot()) == 0 })
+	waitFor(t, "the end of the client", func() bool { return len(s.rig.srv.Snapshot("")) == 0 })
 }
 
 // TestHostile has random garbage written over all shared memory while an honest client's

@@ -152,17 +152,17 @@ func TestRereg(t *testing.T) {
 			w := *w
 			w.t = t
 			req := &proto.ReregMR{Handle: k.mr.Handle, New: tt.m, Flags: tt.flags}
-			before := r.srv.Snapshot()[0].MRs[0]
+			before := r.srv.Snapshot("")[0].MRs[0]
 			if tt.want != proto.StatusOK {
 				w.refused(tt.want, proto.OpReregMR, req)
-				if now := r.srv.Snapshot()[0].MRs[0]; now != before {
+				if now := r.srv.Snapshot("")[0].MRs[0]; now != before {
 					t.Errorf("refused, and the region is %+v, was %+v", now, before)
 				}
 				return
 			}
 			var mr proto.MRReply
 			w.must(proto.OpReregMR, req, &mr)
-			now := r.srv.Snapshot()[0].MRs[0]
+			now := r.srv.Snapshot("")[0].MRs[0]
 			if mr.Handle != k.mr.Handle || mr.LKey != now.LKey || mr.Addr != now.Addr {
 				t.Errorf("reply %+v, region %+v", mr, now)
 			}

@@ -148,7 +148,7 @@ func TestObjects(t *testing.T) {
 // usage is what the only client has.
 func usage(t testing.TB, r *rig) datapath.Usage {
 	t.Helper()
-	list := r.srv.Snapshot()
+	list := r.srv.Snapshot("")
 	if len(list) != 1 {
 		t.Fatalf("%d clients", len(list))
 	}
@@ -284,11 +284,11 @@ func TestNothingIsLeft(t *testing.T) {
 		}
 	}
 	cycle()
-	waitFor(t, "the end of the sessions", func() bool { return len(r.srv.Snapshot()) == 0 })
+	waitFor(t, "the end of the sessions", func() bool { return len(r.srv.Snapshot("")) == 0 })
 	before := openFiles(t)
 	for range 20 {
 		cycle()
 	}
-	waitFor(t, "the end of the sessions", func() bool { return len(r.srv.Snapshot()) == 0 })
+	waitFor(t, "the end of the sessions", func() bool { return len(r.srv.Snapshot("")) == 0 })
 	waitFor(t, "as many descriptors as before", func() bool { return openFiles(t) <= before })
 }

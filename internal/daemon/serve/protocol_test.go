@@ -163,5 +163,5 @@ func TestWhoDoesNotReadIsThrownOut(t *testing.T) {
 	if sent == 100_000 {
 		t.Error("it goes on")
 	}
-	waitFor(t, "the end of the session", func() bool { return len(r.srv.Snapshot()) == 1 })
+	waitFor(t, "the end of the session", func() bool { return len(r.srv.Snapshot("")) == 1 })
 }

@@ -19,6 +19,7 @@ type Client struct {
 	Device string // empty: none is open
 	Shared int64  // bytes of memory shared with it
 	Usage  datapath.Usage
+	Counts Counts
 
 	PDs  []datapath.PDUse
 	QPs  []QP
@@ -27,6 +28,9 @@ type Client struct {
 	MRs  []MR
 	IDs  []CMID
 }
+
+// Counts are how many there are of the objects that a snapshot lists.
+type Counts struct{ PDs, QPs, CQs, SRQs, MRs, IDs int }
 
 // QP is a queue pair of a client.
 type QP struct {
@@ -70,32 +74,56 @@ type CMID struct {
 	Info cmfsm.Info
 }
 
-// Snapshot tells of all clients, by ID. What changes meanwhile is in it or not.
-func (s *Server) Snapshot() []Client {
+// Snapshot tells of all clients, by ID, and of their objects of the kinds "pd", "qp",
+// "cq", "srq", "mr" and "cm_id": of one kind, or of all with an empty one. Who wants none
+// names another; listing what clients have many of takes long, and time of the workers.
+// What changes meanwhile is in it or not.
+func (s *Server) Snapshot(kind string) []Client {
 	list := s.of(nil)
 	clients := make([]Client, 0, len(list))
 	for _, n := range list {
-		clients = append(clients, n.snapshot())
+		clients = append(clients, n.snapshot(kind))
 	}
 	return clients
 }
 
-func (s *session) snapshot() Client {
+func (s *session) snapshot(kind string) Client {
 	c := Client{ID: s.id, Cred: s.cred, Comm: s.comm, Since: s.since}
 	if r := s.opened(); r != nil {
 		c.Device, c.Usage = r.dev.name, r.ns.Usage()
 		_, c.Shared = r.mem.Bytes()
-		c.PDs = r.ns.PDs()
-		c.QPs, c.CQs, c.SRQs, c.MRs = r.listQPs(), r.listCQs(), r.listSRQs(), r.listMRs()
+		c.Counts = Counts{PDs: c.Usage.PDs, QPs: r.qps.len(), CQs: r.cqs.len(), SRQs: r.srqs.len(), MRs: r.mrs.len()}
+		r.list(kind, &c)
 	}
-	if m := s.connections(); m != nil {
-		for _, id := range m.list() {
-			if i, err := m.client.Info(id); err == nil {
-				c.IDs = append(c.IDs, CMID{ID: id, Info: i})
-			}
+	m := s.connections()
+	if m == nil {
+		return c
+	}
+	c.Counts.IDs = m.count()
+	if kind != "" && kind != "cm_id" {
+		return c
+	}
+	for _, id := range m.list() {
+		if i, err := m.client.Info(id); err == nil {
+			c.IDs = append(c.IDs, CMID{ID: id, Info: i})
 		}
 	}
 	return c
+}
+
+// list fills in the objects of a kind, or all.
+func (r *resources) list(kind string, c *Client) {
+	for name, fill := range map[string]func(){
+		"pd":  func() { c.PDs = r.ns.PDs() },
+		"qp":  func() { c.QPs = r.listQPs() },
+		"cq":  func() { c.CQs = r.listCQs() },
+		"srq": func() { c.SRQs = r.listSRQs() },
+		"mr":  func() { c.MRs = r.listMRs() },
+	} {
+		if kind == "" || kind == name {
+			fill()
+		}
+	}
 }
 
 func (r *resources) listQPs() (list []QP) {
