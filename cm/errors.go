@@ -17,10 +17,11 @@ var (
 	ErrNoListener = errors.New("nobody listens there")
 	// ErrNoAnswer: the peer's connection manager did not answer.
 	ErrNoAnswer = errors.New("no answer")
-	// ErrDisconnected: the peer has ended the connection.
+	// ErrDisconnected: the peer has ended the connection, or the own daemon has, which tells
+	// the peer before it ends itself.
 	ErrDisconnected = errors.New("the peer has disconnected")
 	// ErrRemoved: the device is gone.
-	ErrRemoved = errors.New("the device is gone")
+	ErrRemoved = errors.New("the device is gone: it was closed or removed, or its daemon has ended")
 	// ErrListenerClosed: the listener was closed.
 	ErrListenerClosed = errors.New("the listener is closed")
 	// ErrNoSource: the device does not have the local address, or none from which the

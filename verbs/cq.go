@@ -2,6 +2,7 @@ package verbs
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -125,7 +126,17 @@ func (cq *CQ) ReqNotify(solicitedOnly bool) {
 // that was raised before the call is not lost; one may be left over from an
 // earlier ReqNotify.
 func (cq *CQ) WaitEvent(ctx context.Context) error {
-	return opErr("wait", cq.name(), cq.p.WaitEvent(ctx))
+	return opErr("wait", cq.name(), cq.sleep(ctx))
+}
+
+// sleep waits for the provider's event. A queue that was destroyed meanwhile is ErrClosed and
+// no more: the provider cannot tell that from the end of the device.
+func (cq *CQ) sleep(ctx context.Context) error {
+	err := cq.p.WaitEvent(ctx)
+	if errors.Is(err, ErrClosed) && cq.gone.Load() {
+		return ErrClosed
+	}
+	return err
 }
 
 // Wait takes completions like Poll, but sleeps until there is at least one. It
@@ -154,7 +165,7 @@ func (cq *CQ) Wait(ctx context.Context, wcs []WC) (int, error) {
 		if n := cq.take(wcs); n > 0 {
 			return n, nil
 		}
-		if err := cq.p.WaitEvent(ctx); err != nil {
+		if err := cq.sleep(ctx); err != nil {
 			return 0, opErr("wait", cq.name(), err)
 		}
 	}

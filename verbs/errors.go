@@ -58,8 +58,8 @@ var (
 	ErrVersion = session.ErrVersion
 )
 
-// errLost is what calls return that ask nobody when the device's daemon has ended.
-var errLost = fmt.Errorf("%w: the device was closed, or its daemon has ended or has thrown this program out, and it has to be opened anew", ErrClosed)
+// errLost is what all calls return when the device's daemon has ended.
+var errLost = fmt.Errorf("%w: the device was closed, or its daemon has ended or has thrown this program out (its log says why), and it has to be opened anew", ErrClosed)
 
 // OpError says which call on which object failed.
 type OpError struct {

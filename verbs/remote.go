@@ -169,7 +169,7 @@ func (d *remote) Name() string { return d.name }
 
 // Close ends the session. The daemon frees what is left of it.
 func (d *remote) Close() error {
-	d.events.end()
+	d.events.end(ErrClosed)
 	d.s.Close()
 	d.pump.Wait()
 	return nil

@@ -49,8 +49,10 @@ func fromDaemon(err error) error {
 		if is := remoteSentinels[e.Status]; is != nil && !errors.Is(err, is) {
 			return &remoteError{e, is}
 		}
+	case errors.Is(err, session.ErrClosed) && errors.Is(err, session.ErrProtocol): // which is why
+		return fmt.Errorf("%w: %w", ErrClosed, err)
 	case errors.Is(err, session.ErrClosed), errors.Is(err, shm.ErrClosed):
-		return fmt.Errorf("%w: the device was closed, or its daemon has ended, and the next one has to be opened anew: %w", ErrClosed, err)
+		return errLost
 	}
 	return err
 }

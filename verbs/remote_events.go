@@ -16,7 +16,7 @@ const maxRemoteEvents = 256
 // remoteEvents gives the daemon's events to all who read them.
 type remoteEvents struct {
 	mu      sync.Mutex
-	ended   bool // nothing comes any more
+	ended   error // why nothing comes any more
 	main    *remoteReader
 	readers map[*remoteReader]struct{}
 }
@@ -49,7 +49,7 @@ func (r *remoteEvents) add(types []ibv.EventType) *remoteReader {
 func (r *remoteEvents) put(e ProviderEvent) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.ended {
+	if r.ended != nil {
 		return
 	}
 	for s := range r.readers {
@@ -96,11 +96,14 @@ func (r *remoteEvents) forget(object any) {
 	}
 }
 
-// end has every reader find the end behind what it has yet to read.
-func (r *remoteEvents) end() {
+// end has every reader find the end behind what it has yet to read, and why it is; the
+// first reason counts.
+func (r *remoteEvents) end(why error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.ended = true
+	if r.ended == nil {
+		r.ended = why
+	}
 	for s := range r.readers {
 		s.signal()
 	}
@@ -113,8 +116,8 @@ func (s *remoteReader) signal() {
 	}
 }
 
-// take removes the oldest event.
-func (s *remoteReader) take() (e ProviderEvent, ok bool, end bool) {
+// take removes the oldest event. The error is why there will be none any more.
+func (s *remoteReader) take() (e ProviderEvent, ok bool, end error) {
 	s.from.mu.Lock()
 	defer s.from.mu.Unlock()
 	if len(s.list) != 0 && !s.closed {
@@ -126,9 +129,12 @@ func (s *remoteReader) take() (e ProviderEvent, ok bool, end bool) {
 			s.ports--
 		}
 		s.signal() // for the next reader
-		return e, true, false
+		return e, true, nil
 	}
-	if end = s.closed || s.from.ended; end {
+	if end = s.from.ended; s.closed {
+		end = ErrClosed
+	}
+	if end != nil {
 		s.signal()
 	}
 	return e, false, end
@@ -142,8 +148,8 @@ func (s *remoteReader) NextEvent(ctx context.Context) (ProviderEvent, error) {
 		switch {
 		case ok:
 			return e, nil
-		case end:
-			return e, ErrClosed
+		case end != nil:
+			return e, end
 		}
 		select {
 		case <-s.some:
@@ -169,8 +175,8 @@ func (d *remote) NextEvent(ctx context.Context) (ProviderEvent, error) {
 func (d *remote) Subscribe(types ...ibv.EventType) (ProviderEvents, error) {
 	d.events.mu.Lock()
 	defer d.events.mu.Unlock()
-	if d.events.ended {
-		return nil, ErrClosed
+	if err := d.events.ended; err != nil {
+		return nil, err
 	}
 	return d.events.add(types), nil
 }
@@ -192,7 +198,7 @@ func (d *remote) pumpEvents() {
 	if !fatal { // after Close nobody hears it
 		d.events.put(ProviderEvent{Type: ibv.EventDeviceFatal, Port: 1})
 	}
-	d.events.end()
+	d.events.end(errLost)
 }
 
 // eventOf is an event with its object; false if that is gone.

@@ -17,7 +17,7 @@ import (
 )
 
 // remote is the service of a device that a daemon owns. The session has one client of
-// it at a time: who opens the next waits until the end of the last.
+// it at a time: who opens the next waits until the end of the last, or of the session.
 type remote struct{ s *session.Session }
 
 // remotes are those that have a client, or somebody who waits to be one.
@@ -32,8 +32,8 @@ type remoteUse struct {
 	users int
 }
 
-// enter waits for the turn of a session.
-func (r *remote) enter() {
+// enter waits for the turn of a session. It is an error that the session has ended.
+func (r *remote) enter() error {
 	remotes.mu.Lock()
 	u := remotes.of[r.s]
 	if u == nil {
@@ -42,14 +42,27 @@ func (r *remote) enter() {
 	}
 	u.users++
 	remotes.mu.Unlock()
-	u.turn <- struct{}{}
+	select {
+	case u.turn <- struct{}{}:
+		return nil
+	case <-r.s.Done(): // who has the turn may keep it for as long as there are ids to be destroyed
+		r.drop(u)
+		return sentinel(r.s.Err())
+	}
 }
 
 func (r *remote) leave() {
 	remotes.mu.Lock()
-	defer remotes.mu.Unlock()
 	u := remotes.of[r.s]
+	remotes.mu.Unlock()
 	<-u.turn
+	r.drop(u)
+}
+
+// drop ends a use.
+func (r *remote) drop(u *remoteUse) {
+	remotes.mu.Lock()
+	defer remotes.mu.Unlock()
 	if u.users--; u.users == 0 {
 		delete(remotes.of, r.s)
 	}
@@ -57,7 +70,9 @@ func (r *remote) leave() {
 
 // Open asks the daemon for the socket of events.
 func (r *remote) Open(sink func(cmfsm.Event)) (Client, error) {
-	r.enter()
+	if err := r.enter(); err != nil {
+		return nil, err
+	}
 	c, err := r.open(sink)
 	if err != nil {
 		r.leave()

@@ -1,11 +1,9 @@
 package serve
 
 import (
-	"context"
 	"errors"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/roce-xdp/roce-xdp/datapath/datapathtest"
 	program "github.com/roce-xdp/roce-xdp/internal/session"
@@ -134,56 +132,6 @@ func TestOwnMemory(t *testing.T) {
 	}
 	if err := mr.Deregister(); err != nil {
 		t.Error(err)
-	}
-}
-
-// The end of a daemon ends the device of its clients, at once, and what they hold is
-// of use for nothing more than to be given back.
-func TestEndOfDaemon(t *testing.T) {
-	w := newTwin(t, Config{})
-	a, b := w.open(t, 0), w.open(t, 1)
-	p, err := verbstest.NewRCPair(a, b, verbstest.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := p.Send(100, false); err != nil {
-		t.Fatal(err)
-	}
-	waits := make(chan error, 1)
-	go func() {
-		_, err := p.A.CQ.Wait(context.Background(), make([]verbs.WC, 1))
-		waits <- err
-	}()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	if err := w.srv[0].Shutdown(ctx); err != nil {
-		t.Fatal(err)
-	}
-	for { // COMM_EST may come first
-		e, err := a.NextEvent(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if e.Type == verbs.EventDeviceFatal {
-			break
-		}
-	}
-	select {
-	case err := <-waits:
-		if !errors.Is(err, verbs.ErrClosed) {
-			t.Errorf("who waits is told %v", err)
-		}
-	case <-ctx.Done():
-		t.Error("who waits goes on")
-	}
-	if _, err := a.AllocPD(); !errors.Is(err, verbs.ErrClosed) {
-		t.Errorf("a call: %v", err)
-	}
-	if err := p.Close(); err != nil {
-		t.Error(err)
-	}
-	if _, err := w.client(t, 0); !errors.Is(err, verbs.ErrNoDaemon) {
-		t.Errorf("open: %v", err)
 	}
 }
 
