@@ -39,7 +39,6 @@ func (q *QP) reqResponse(now mono.Time, p *wire.Packet, syn wire.Syndrome, at ps
 		}
 		q.reqInOrder(now, next, syn)
 	}
-	q.dropKept(&r.kept)
 	if q.reqLive() && r.una.Less(r.spilled) {
 		q.reqGap(now, r.spilled) // of that nothing waits here any more
 	}
@@ -58,7 +57,7 @@ func (q *QP) reqKeeps(at psn.PSN) bool {
 // waits for.
 func (q *QP) reqKeep(p *wire.Packet, at psn.PSN) Verdict {
 	r := &q.req
-	if w := r.find(at); w == nil || !w.kind.answered() || r.kept.at(at) != nil {
+	if w := r.find(at); w == nil || !w.kind.answered() || r.kept.has(at) {
 		q.env.count(DropStaleResponse)
 		return Release
 	}

@@ -46,7 +46,7 @@ type Env struct {
 
 	copies   copyPool   // of send work requests
 	heldBack heldEvents // completion queues whose events wait for Expire
-	keeps    slicePool[keptPacket]
+	keeps    keptPool
 	patches  slicePool[savedResult]
 }
 

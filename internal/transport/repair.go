@@ -382,7 +382,7 @@ func (r *requester) settled(w *sendWQE, p psn.PSN) int {
 	switch {
 	case !w.kind.answered():
 		return max(0, min(int(w.packets-w.offset(p)), r.acked.Sub(p)))
-	case r.kept.at(p) != nil:
+	case r.kept.has(p):
 		return 1
 	}
 	return 0

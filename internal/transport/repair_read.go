@@ -64,23 +64,18 @@ func (q *QP) reqPartRefused() bool {
 // first that is missing.
 func (q *QP) releaseEnds() {
 	r := &q.req
-	broken := noPSN // the READ request in which one is missing
-	for i := 0; i < len(r.kept.slots) && r.kept.count > 0; i++ {
-		p := r.una.Add(i)
+	next := noPSN // the response of a READ request of which all before it is here
+	q.leaveKept(&r.kept, func(p psn.PSN) bool {
 		w := r.find(p)
 		if w == nil || w.kind != kindRead {
-			continue
+			return true
 		}
-		off := w.offset(p)
-		chunk := w.first.Add(int(off - off%w.chunk))
-		switch s := r.kept.at(p); {
-		case s == nil:
-			broken = chunk
-		case chunk == broken:
-			q.releaseKept(&r.kept, s)
+		if off := w.offset(p); off%w.chunk != 0 && p != next {
+			return false
 		}
-	}
-	q.dropKept(&r.kept)
+		next = p.Next()
+		return true
+	})
 }
 
 // executed reports whether the responder is known to have the READ request that p

@@ -56,7 +56,7 @@ type requester struct {
 	restarted bool   // a NAK or gap caused a restart and there was no progress since
 
 	fix    repair
-	kept   keptRing // responses that came after a gap
+	kept   keptList // responses that came after a gap
 	rtt    rttMeter
 	timing bool // of rttPSN, sent at rttAt
 	rttPSN psn.PSN
@@ -99,7 +99,6 @@ func (q *QP) reqReset() {
 		}
 	}
 	q.releaseAllKept(&r.kept)
-	q.dropKept(&r.kept)
 	r.head, r.cur, r.tail, r.unread, r.corrupt, r.unflushed = 0, 0, 0, 0, false, false
 	r.rtt = rttMeter{}
 	r.drop(&q.env.copies)

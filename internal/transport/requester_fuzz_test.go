@@ -295,19 +295,13 @@ func (f *reqFuzz) checkRepair() {
 	if r.acked.Less(r.una) || r.max.Less(r.acked) || r.spilled.Less(r.una) || r.max.Less(r.spilled) {
 		f.Fatalf("acked %d spilled %d, una %d max %d", r.acked.Sub(f.start), r.spilled.Sub(f.start), r.una.Sub(f.start), r.max.Sub(f.start))
 	}
-	kept := 0
-	for i := range r.kept.slots {
-		s := &r.kept.slots[i]
-		if !s.used {
-			continue
-		}
-		kept++
-		if p := psnOf(&s.pkt); !r.una.Less(p) || !p.Less(r.max) || !f.owner(p).kind.answered() {
+	for i := range r.kept.count {
+		if p := r.kept.ref(i).psn; !r.una.Less(p) || !p.Less(r.max) || !f.owner(p).kind.answered() {
 			f.Fatalf("PSN %d is kept, una %d max %d", p.Sub(f.start), r.una.Sub(f.start), r.max.Sub(f.start))
 		}
 	}
-	if kept != r.kept.count || kept > f.env.KeepBudget {
-		f.Fatalf("%d kept, count %d, budget %d", kept, r.kept.count, f.env.KeepBudget)
+	if bad := r.kept.broken(); bad != "" || r.kept.count > f.env.KeepBudget {
+		f.Fatalf("%d kept, budget %d; %s", r.kept.count, f.env.KeepBudget, bad)
 	}
 }
 

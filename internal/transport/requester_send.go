@@ -177,15 +177,7 @@ func (r *requester) takes(w *sendWQE, p psn.PSN) int {
 	}
 	off := w.offset(p)
 	n := int(w.chunkEnd(off) - off)
-	if r.kept.count == 0 {
-		return n
-	}
-	for k := 1; k < n; k++ {
-		if r.kept.at(p.Add(k)) != nil {
-			return k
-		}
-	}
-	return n
+	return 1 + r.kept.wanting(p.Next(), n-1)
 }
 
 // reqEmit appends the packet with PSN p, which takes n PSNs, of the i-th work

@@ -74,7 +74,7 @@ type responder struct {
 	pd  memory.PD // of R_Keys
 
 	wqe     heldWQE
-	kept    keptRing
+	kept    keptList
 	gap     gapWatch
 	patches readPatches
 	pace    responsePace
@@ -137,7 +137,6 @@ func (q *QP) respStart(mono.Time) {
 func (q *QP) respReset() {
 	r := &q.resp
 	q.respReleaseKept()
-	q.dropKept(&r.kept)
 	r.st = responderState{generation: r.st.generation + 1}
 	r.gap = gapWatch{}
 	q.respClearPatches()

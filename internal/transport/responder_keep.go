@@ -1,5 +1,7 @@
 package transport
 
+import "github.com/roce-xdp/roce-xdp/internal/psn"
+
 // respKeep stores the packet unless the budget is used up, it lies too far
 // ahead, or it is there already.
 func (q *QP) respKeep(x *respPacket) bool {
@@ -12,13 +14,7 @@ func (q *QP) respReleaseKept() { q.releaseAllKept(&q.resp.kept) }
 // respPurgeKept lets go of kept packets that come before the expected PSN: a
 // READ has jumped over them.
 func (q *QP) respPurgeKept() {
-	k := &q.resp.kept
-	if k.count == 0 {
-		return
-	}
-	for i := range k.slots {
-		if s := &k.slots[i]; s.used && psnOf(&s.pkt).Less(q.resp.st.ePSN) {
-			q.releaseKept(k, s)
-		}
+	if k := &q.resp.kept; k.count != 0 {
+		q.leaveKept(k, func(p psn.PSN) bool { return !p.Less(q.resp.st.ePSN) })
 	}
 }

@@ -98,7 +98,6 @@ func (q *QP) respHandle(now mono.Time, p *wire.Packet) Verdict {
 		k := respPacket{now: now, p: next, psn: psnOf(next)}
 		q.respRun(&k)
 	}
-	q.dropKept(&q.resp.kept)
 	return x.verdict
 }
 
