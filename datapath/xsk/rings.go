@@ -72,8 +72,8 @@ func (s *Socket) setUpRings() error {
 	return nil
 }
 
-func (s *Socket) mapQueueRings(off unix.XDPMmapOffsets) (q *queueRings, err error) {
-	q = &queueRings{}
+func (s *Socket) mapQueueRings(off unix.XDPMmapOffsets) (_ *queueRings, err error) {
+	q := &queueRings{}
 	defer func() {
 		if err != nil {
 			_ = q.unmap()

@@ -76,8 +76,8 @@ func openDevice(s *session, q *request, m *proto.Open) (any, error) {
 
 // newResources makes the namespace and all that it needs, and the client's end of the
 // socket of events.
-func newResources(s *session, dev *device) (r *resources, theirs *os.File, err error) {
-	r = &resources{
+func newResources(s *session, dev *device) (_ *resources, theirs *os.File, err error) {
+	r := &resources{
 		dev: dev, limits: &s.limits, watch: func(m *datapath.ProcessMemory) { s.srv.watch(s, m) },
 		buffers: newTable[proto.Span](kindBuffer, "buffer"),
 		mrs:     newTable[region](kindMR, "memory region"),

@@ -1,0 +1,89 @@
+package serve
+
+import (
+	"errors"
+	"os"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/roce-xdp/roce-xdp/internal/proto"
+	"github.com/roce-xdp/roce-xdp/internal/shm"
+)
+
+// scarce has f run with descriptors below a number only.
+func scarce(t *testing.T, below uint64, f func()) {
+	t.Helper()
+	var old unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Cur: below, Max: old.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &old); err != nil {
+			t.Error(err)
+		}
+	}()
+	f()
+}
+
+// lowest is the lowest descriptor that is free.
+func lowest(t *testing.T) uint64 {
+	t.Helper()
+	f, err := os.Open(os.DevNull)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	return uint64(f.Fd())
+}
+
+// A client that comes when the daemon has no descriptor left, or runs out of them at any
+// step, is refused, and only that.
+func TestOutOfDescriptors(t *testing.T) {
+	r := newRig(t, Config{})
+	witness := r.open(t)
+	for _, tt := range []struct {
+		name string
+		op   proto.Op
+		req  any
+		rep  any
+		open bool // the device is
+	}{
+		{"OPEN", proto.OpOpen, openOf("mem0"), &proto.OpenReply{}, false},
+		{"CREATE_CQ", proto.OpCreateCQ, &proto.CreateCQ{Entries: 4}, &proto.CQReply{}, true},
+		{"ALLOC_BUFFER", proto.OpAllocBuffer, &proto.AllocBuffer{Size: 4096}, &proto.AllocBufferReply{}, true},
+		{"CM_OPEN", proto.OpCMOpen, &proto.Empty{}, nil, true},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			const enough = 64 // descriptors more than the lowest that is free
+			refused, done := 0, false
+			for room := uint64(0); !done && room < enough; room++ {
+				w := r.greet(t)
+				if tt.open {
+					w.must(proto.OpOpen, openOf("mem0"), &proto.OpenReply{})
+					w.fds.Close()
+				}
+				var err error
+				below := lowest(t) + room
+				scarce(t, below, func() { err = w.call(tt.op, tt.req, tt.rep) })
+				var f *failure
+				switch {
+				case err == nil:
+					done = true
+				case errors.As(err, &f):
+					refused++
+				case !errors.Is(err, shm.ErrMissing): // it was this end that had no room
+					t.Fatalf("with room below descriptor %d: %v", below, err)
+				}
+				w.close()
+			}
+			if !done || refused == 0 {
+				t.Errorf("refused %d times, done: %v", refused, done)
+			}
+			witness.must(proto.OpQueryDevice, &proto.Empty{}, &proto.DeviceAttr{})
+		})
+	}
+}
