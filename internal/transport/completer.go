@@ -223,21 +223,55 @@ func (q *QP) reqFlush(now mono.Time) (more bool) {
 		q.reqFlushed(now, id)
 	}
 	r.startAt(r.max)
-	r.unread, r.unflushed = 0, false
+	r.unread, r.unflushed, r.stale = 0, false, 0
 	n, ok := r.posted()
 	if !ok {
 		return false
 	}
-	left := min(n, flushBatch)
-	// A completion queue that overflows in SQE leads to ERR: the rest is flushed then.
-	for ; left > 0 && q.state == state; left-- {
+	q.reqFlushPosted(now, n)
+	r.unflushed = n > flushBatch && q.state == state
+	return r.unflushed
+}
+
+// reqFlushPosted flushes the next n requests of the ring, but no more than a batch, and
+// returns how many. A completion queue that overflows leads to ERR, where the rest is
+// flushed.
+func (q *QP) reqFlushPosted(now mono.Time, n int) (done int) {
+	r, state := &q.req, q.state
+	for done < min(n, flushBatch) && q.state == state {
 		var h queue.SendWQE
 		queue.GetSend(r.sq.Slot(0), &h)
 		r.sq.Release(1)
+		done++
 		q.reqFlushed(now, h.WRID)
 	}
-	r.unflushed = n > flushBatch && q.state == state
-	return r.unflushed
+	return done
+}
+
+// reqLeaveSQE has what is posted now flushed, before anything is sent again. What is
+// more than a batch of it the next calls of Poll flush: a program can post as fast as
+// that, and would keep the worker from the others.
+func (q *QP) reqLeaveSQE(now mono.Time) {
+	r := &q.req
+	if !q.reqFlush(now) {
+		return
+	}
+	r.unflushed = false
+	r.stale, _ = r.posted()
+}
+
+// reqFlushStale flushes a batch of these. The queue pair may be in ERR afterwards.
+func (q *QP) reqFlushStale(now mono.Time) {
+	r := &q.req
+	n, ok := r.posted()
+	if n = min(n, r.stale); !ok || n == 0 {
+		r.stale = 0
+		return
+	}
+	left := r.stale - q.reqFlushPosted(now, n)
+	if q.reqLive() {
+		r.stale = left
+	}
 }
 
 // flushBatch is how many posted work requests of a queue are flushed at a time: who

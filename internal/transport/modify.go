@@ -133,8 +133,7 @@ func (q *QP) enter(now mono.Time, next ibv.QPState) {
 	}
 	if prev == ibv.QPStateSQE {
 		// What was posted until now is flushed; that may find a queue full.
-		for q.reqFlush(now) {
-		}
+		q.reqLeaveSQE(now)
 		if q.state != prev {
 			return
 		}

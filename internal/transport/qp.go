@@ -179,6 +179,10 @@ func (q *QP) Poll(now mono.Time, tx *Batch) (more bool) {
 	if q.state == ibv.QPStateRTR || q.state == ibv.QPStateErr {
 		return false
 	}
+	if q.req.stale != 0 {
+		q.reqFlushStale(now)
+		return true
+	}
 	q.reqEra()
 	more = q.reqPoll(now, tx)
 	q.reqCharge()

@@ -49,6 +49,7 @@ type requester struct {
 	timeouts  uint8  // those of the restarts that were timeouts, up to maxBackoff
 	rnrTries  uint8  // RNR NAKs since the last progress
 	unflushed bool   // more is posted than the last flush has flushed
+	stale     int    // posted in SQE, and to be flushed before anything is sent again
 	operated  int    // operations on keys in this Poll
 	charge    int    // what the flight has of ours
 	lost      int    // what was forgotten of it, until there is an answer
@@ -99,7 +100,7 @@ func (q *QP) reqReset() {
 		}
 	}
 	q.releaseAllKept(&r.kept)
-	r.head, r.cur, r.tail, r.unread, r.corrupt, r.unflushed = 0, 0, 0, 0, false, false
+	r.head, r.cur, r.tail, r.unread, r.corrupt, r.unflushed, r.stale = 0, 0, 0, 0, false, false, 0
 	r.rtt = rttMeter{}
 	r.drop(&q.env.copies)
 	r.startAt(0)
@@ -128,10 +129,11 @@ func (q *QP) reqDeadline() mono.Time {
 	return mono.Min(mono.Min(r.due, r.fix.again), mono.Min(r.ackTimer, r.rnrUntil))
 }
 
-// reqDrained reports whether every message that was begun has completed.
+// reqDrained reports whether every message that was begun has completed, and nothing
+// is to be flushed.
 func (q *QP) reqDrained() bool {
 	r := &q.req
-	return r.head == r.tail || r.oldest().first == r.max
+	return r.stale == 0 && (r.head == r.tail || r.oldest().first == r.max)
 }
 
 // reqLive reports whether the requester sends and completes: it stops for good

@@ -2,6 +2,7 @@ package transport
 
 import (
 	"bytes"
+	"fmt"
 	"testing"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -354,4 +355,77 @@ func TestOneWaySQDToSQE(t *testing.T) {
 			r.Errorf("events %v", r.env.Events)
 		}
 	})
+}
+
+// The transition from SQE flushes no more than a batch at once, however much is posted;
+// the rest is flushed before anything is sent, and what is posted later is sent.
+func TestOneWayFlushesManyAfterSQE(t *testing.T) {
+	const many = 3*flushBatch + 10
+	oneWayEach(t, func(c *reqConfig) { c.wr, c.cqe = 4*flushBatch, 8*flushBatch }, func(r *reqRig) {
+		r.wr(ibv.WRRDMARead, 1)
+		r.sent(0)
+		r.done("1 LOC_QP_OP_ERR")
+		flushed := func(next, n int) {
+			r.Helper()
+			var want []string
+			for i := range n {
+				want = append(want, fmt.Sprintf("%d WR_FLUSH_ERR", next+i))
+			}
+			r.done(want...)
+		}
+		for range many {
+			r.send(1)
+		}
+		r.toRTS()
+		flushed(2, flushBatch)
+		r.send(1)
+		r.sqd(true)
+		for i := 1; i <= 2; i++ {
+			r.sent(0)
+			flushed(2+i*flushBatch, flushBatch)
+			r.drained(0)
+		}
+		r.sent(0)
+		flushed(2+3*flushBatch, 10)
+		r.sent(0)
+		r.drained(1)
+		r.toRTS()
+		r.sent(1)
+		r.sent(0)
+		r.done(fmt.Sprintf("%d SUCCESS", 2+many))
+		r.inState(ibv.QPStateRTS)
+	})
+}
+
+// A producer's index that runs ahead all the time keeps nobody in the transition.
+func TestOneWayLeavesSQEOfHostile(t *testing.T) {
+	for _, tt := range []struct {
+		name string
+		next func(*reqRig)
+		want ibv.QPState
+	}{
+		{"posts on and on", func(r *reqRig) { r.sq.Publish(r.sq.FreeNow()) }, ibv.QPStateSQE}, // what it posts then fails
+		{"an index that cannot be", func(r *reqRig) { r.sq.Publish(1 << 20) }, ibv.QPStateErr},
+		{"resets", func(r *reqRig) {
+			must(r, r.qp.Modify(r.now, &ibv.QPAttr{State: ibv.QPStateReset}, ibv.QPAttrState, ibv.GID{}, ibv.GID{}))
+		}, ibv.QPStateReset},
+	} {
+		oneWayEach(t, func(c *reqConfig) { c.wr, c.cqe = 4*flushBatch, 64*flushBatch }, func(r *reqRig) {
+			r.wr(ibv.WRRDMARead, 1)
+			r.sent(0)
+			r.sq.Publish(r.sq.FreeNow())
+			r.toRTS()
+			before := r.qp.req.stale
+			if before == 0 || before > r.reqConfig.wr {
+				r.Fatalf("%s: %d are to be flushed", tt.name, before)
+			}
+			for range 20 {
+				tt.next(r)
+				r.poll()
+			}
+			if r.qp.req.stale != 0 || r.qp.State() != tt.want {
+				r.Errorf("%s: %d are to be flushed in %v, want 0 in %v", tt.name, r.qp.req.stale, r.qp.State(), tt.want)
+			}
+		})
+	}
 }
