@@ -446,18 +446,20 @@ func (q *qp) Destroy() error {
 		q.lane.unhang(q)
 		// RESET is allowed from every state and lets go of all that is held.
 		_ = q.t.Modify(clock(), &ibv.QPAttr{State: ibv.QPStateReset}, ibv.QPAttrState, ibv.GID{}, ibv.GID{})
-		// The next queue pair of this number must not inherit its windows.
-		d.mem.UnbindQP(q.num)
 	})
 	if err != nil {
 		return nil // the device is closed: nothing is left of the queue pair
 	}
+	// The next queue pair of this number must not inherit its windows.
+	d.mem.UnbindQP(q.num)
 	d.setConnected(q, false)
 	q.owner.events.forget(q)
 	q.freeRings()
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	q.owner.use.QPs--
+	if q.xrcd == nil { // else its handles count
+		q.owner.use.QPs--
+	}
 	q.w.qps--
 	q.lane.members--
 	if q.srq != nil {

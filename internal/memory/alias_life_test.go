@@ -165,7 +165,7 @@ func TestUnbindQP(t *testing.T) {
 	g := newAliasRig(t, bindable)
 	var keys []uint32
 	var all []*Alias
-	for range 4 {
+	for range 4 + 2*unbindAtOnce {
 		a, err := g.tab.AllocWindow(1, ibv.MWType2)
 		if err != nil {
 			t.Fatal(err)

@@ -26,7 +26,7 @@ type aliasRig struct {
 
 func newAliasRig(t testing.TB, access ibv.Access) *aliasRig {
 	t.Helper()
-	g := &aliasRig{TB: t, tab: newTable(16), mem: alignedBytes(256)}
+	g := &aliasRig{TB: t, tab: newTable(1024), mem: alignedBytes(256)}
 	g.r = mustRegister(t, g.tab, 0x1000, g.mem, access)
 	var errs [3]error
 	g.w1, errs[0] = g.tab.AllocWindow(1, ibv.MWType1)

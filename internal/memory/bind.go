@@ -156,13 +156,27 @@ func (t *Table) invalidate(key uint32, pd PD, peerOf uint32) bool {
 }
 
 // UnbindQP makes the windows of type 2 free that queue pair qpn has bound: its
-// number may soon be another's.
+// number may soon be another's. Nothing binds more of them meanwhile. The lock is given
+// back now and then: there may be many, and workers wait for it.
 func (t *Table) UnbindQP(qpn uint32) {
+	for t.unbindSome(qpn) {
+	}
+}
+
+const unbindAtOnce = 256
+
+// unbindSome does a part of it and reports whether there may be more.
+func (t *Table) unbindSome(qpn uint32) (more bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	for a := t.byQP[qpn]; a != nil; a = t.byQP[qpn] {
+	for range unbindAtOnce {
+		a := t.byQP[qpn]
+		if a == nil {
+			return false
+		}
 		t.unbind(a)
 	}
+	return true
 }
 
 // link puts a bound window of type 2 in the list of its queue pair.
