@@ -3,6 +3,7 @@ package datapath
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"slices"
@@ -207,7 +208,12 @@ func (c *Client) createTarget(attr *verbs.ProviderQPInit) (verbs.ProviderQP, err
 	return h, nil
 }
 
-// OpenQP makes one more handle on a target of the domain.
+// maxHandles is how many handles a target has at most: its worker tells each of its
+// events.
+const maxHandles = 4096
+
+// OpenQP makes one more handle on a target of the domain. Each counts as a queue pair of
+// its client.
 func (c *Client) OpenQP(id, qpn uint32) (verbs.ProviderQP, error) {
 	d := c.dev
 	x, err := c.enterXRCD(id)
@@ -219,25 +225,56 @@ func (c *Client) OpenQP(id, qpn uint32) (verbs.ProviderQP, error) {
 	if h.qp == nil || h.xrcd != x {
 		return nil, fmt.Errorf("%w: the XRC domain has no target %#x", ErrInvalid, qpn)
 	}
-	ok := false
-	if err := h.w.control(func() {
-		if ok = len(h.targets) != 0; ok {
-			h.targets = append(h.targets, h)
-		}
-	}); err != nil {
+	if err := c.admitHandle(); err != nil {
 		return nil, err
 	}
-	if !ok {
-		return nil, fmt.Errorf("%w: target %#x is being destroyed", ErrInvalid, qpn)
+	if err := h.enter(); err != nil {
+		c.leaveHandle()
+		return nil, err
+	}
+	if c.gone() { // who closes it may not have seen the handle
+		return nil, errors.Join(ErrClosed, h.Destroy())
 	}
 	return h, nil
 }
 
+// enter makes h one of the handles of its target.
+func (h *target) enter() error {
+	n := 0
+	err := h.w.control(func() {
+		if n = len(h.targets); n != 0 && n < maxHandles {
+			h.targets = append(h.targets, h)
+		}
+	})
+	switch {
+	case err != nil:
+		return err
+	case n == 0:
+		return fmt.Errorf("%w: target %#x is being destroyed", ErrInvalid, h.num)
+	case n >= maxHandles:
+		return fmt.Errorf("%w: target %#x is open %d times", ErrLimit, h.num, n)
+	}
+	return nil
+}
+
+// admitHandle counts one more handle on a target; leaveHandle undoes it.
+func (c *Client) admitHandle() error {
+	c.dev.mu.Lock()
+	defer c.dev.mu.Unlock()
+	return c.admit(&c.use.QPs, c.limits.QPs, "queue pairs")
+}
+
+func (c *Client) leaveHandle() {
+	c.dev.mu.Lock()
+	c.use.QPs--
+	c.dev.mu.Unlock()
+}
+
 // Destroy gives the handle up; the last takes the queue pair along.
 func (h *target) Destroy() error {
-	last := false
+	last, was := false, false
 	if err := h.w.control(func() {
-		if h.gone {
+		if was = h.gone; was {
 			return
 		}
 		h.gone = true
@@ -246,6 +283,10 @@ func (h *target) Destroy() error {
 	}); err != nil {
 		return nil // the device is closed: nothing is left of the queue pair
 	}
+	if was {
+		return nil
+	}
+	h.owner.leaveHandle()
 	h.owner.events.forget(h)
 	if !last {
 		return nil

@@ -453,3 +453,46 @@ func TestXRCCapability(t *testing.T) {
 		t.Errorf("capabilities %v, %d domains, %v", a.Caps.Names(), a.MaxXRCD, err)
 	}
 }
+
+// TestXRCHandlesAreLimited: a handle on a target counts for the client that has it, as
+// a queue pair of its own does, and a target has no more of all clients than its worker
+// can tell of an event.
+func TestXRCHandlesAreLimited(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	few, _ := client(t, r.a, &ClientConfig{Name: "few", Limits: Limits{QPs: 3}})
+	many, _ := client(t, r.a, &ClientConfig{Name: "many"})
+	named := &verbs.XRCDInitAttr{Name: "shared", Create: true}
+	x, err := few.OpenXRCD(named)
+	must(t, err)
+	_, err = many.OpenXRCD(named)
+	must(t, err)
+	first, err := few.CreateQP(&verbs.ProviderQPInit{Type: ibv.QPTypeXRCRecv, XRCD: x})
+	must(t, err)
+	var own []verbs.ProviderQP
+	for range 2 {
+		h, err := few.OpenQP(x, first.QPN())
+		must(t, err)
+		own = append(own, h)
+	}
+	if _, err := few.OpenQP(x, first.QPN()); !errors.Is(err, ErrLimit) {
+		t.Errorf("a handle more than the client may have queue pairs: %v", err)
+	}
+	must(t, errors.Join(first.Destroy(), first.Destroy())) // the target lives by the others
+	if n := few.Usage().QPs; n != 2 {
+		t.Errorf("%d queue pairs count, want 2", n)
+	}
+	for range maxHandles - len(own) {
+		_, err := many.OpenQP(x, first.QPN())
+		must(t, err)
+	}
+	if _, err := many.OpenQP(x, first.QPN()); !errors.Is(err, ErrLimit) || many.Usage().QPs != maxHandles-len(own) {
+		t.Errorf("a handle more than a target has: %v, %d count", err, many.Usage().QPs)
+	}
+	must(t, many.Close())
+	must(t, errors.Join(own[0].Destroy(), own[1].Destroy(), few.CloseXRCD(x)))
+	for _, c := range []*Client{few, many} {
+		if u := c.Usage(); u != (Usage{}) {
+			t.Errorf("%s still has %+v", c.ClientName(), u)
+		}
+	}
+}
