@@ -55,39 +55,60 @@ func (g *group) without(q *qp) *group {
 
 func (g *group) has(q *qp) bool { return g != nil && slices.Contains(g.members[q.w.id], q) }
 
-// groupTable has the groups of a device. Workers read it without a lock.
+// groupTable has the groups of a device. Workers read it without a lock. It is in
+// parts, so that a change does not copy all of it.
 type groupTable struct {
-	live atomic.Pointer[map[ibv.GID]*group]
+	parts [groupParts]atomic.Pointer[map[ibv.GID]*group]
 
 	changing sync.Mutex // held while something is attached or detached; before the device's lock
+	n        int        // groups; guarded by changing
+}
+
+const groupParts = 64
+
+// part is where the group of an address is: what differs between groups is at the end,
+// in either byte order.
+func (t *groupTable) part(gid *ibv.GID) *atomic.Pointer[map[ibv.GID]*group] {
+	return &t.parts[(gid[12]^gid[13]^gid[14]^gid[15])%groupParts]
 }
 
 // get is the group of an address, nil if nobody is attached to it.
 func (t *groupTable) get(gid ibv.GID) *group {
-	m := t.live.Load()
+	m := t.part(&gid).Load()
 	if m == nil {
 		return nil
 	}
 	return (*m)[gid]
 }
 
-func (t *groupTable) len() int {
-	if m := t.live.Load(); m != nil {
-		return len(*m)
-	}
-	return 0
-}
-
-// put makes g the group of an address, nil none.
+// put makes g the group of an address, nil none. The lock is held.
 func (t *groupTable) put(gid ibv.GID, g *group) {
-	next := map[ibv.GID]*group{}
-	if m := t.live.Load(); m != nil {
+	part, next := t.part(&gid), map[ibv.GID]*group{}
+	if m := part.Load(); m != nil {
 		next = maps.Clone(*m)
 	}
+	t.n -= len(next)
 	if next[gid] = g; g == nil {
 		delete(next, gid)
 	}
-	t.live.Store(&next)
+	t.n += len(next)
+	part.Store(&next)
+}
+
+// of are the groups that q is attached to, which nobody changes meanwhile.
+func (t *groupTable) of(q *qp) (list []ibv.GID) {
+	for i := range t.parts {
+		m := t.parts[i].Load()
+		if m == nil {
+			continue
+		}
+		for gid, g := range *m {
+			if g.has(q) {
+				list = append(list, gid)
+			}
+		}
+	}
+	return list
 }
 
 // AttachMulticast has the queue pair receive what is sent to a group. The first
@@ -110,7 +131,7 @@ func (q *qp) AttachMulticast(gid ibv.GID) error {
 	switch {
 	case g.has(q):
 		return nil
-	case g == nil && t.len() >= maxGroups:
+	case g == nil && t.n >= maxGroups:
 		return fmt.Errorf("%w: %d multicast groups", ErrLimit, maxGroups)
 	case g != nil && g.n >= maxGroupMembers:
 		return fmt.Errorf("%w: %d queue pairs are attached to %s", ErrLimit, maxGroupMembers, gid.Addr())
@@ -154,12 +175,14 @@ func (q *qp) DetachMulticast(gid ibv.GID) error {
 	if q.destroyed || d.closed.Load() {
 		return ErrClosed
 	}
-	d.groups.changing.Lock()
-	defer d.groups.changing.Unlock()
 	if !d.groups.get(gid).has(q) {
 		return fmt.Errorf("%w: queue pair %#x is not attached to %s", ErrInvalid, q.num, gid.Addr())
 	}
-	return d.detach(q, gid)
+	err := d.detach(q, gid)
+	// Who looked the group up before holds the worker's lock. An error says that
+	// the device is closed: nothing runs after it.
+	_ = q.w.quiesce()
+	return err
 }
 
 func (q *qp) checkGroup(gid ibv.GID) error {
@@ -188,8 +211,11 @@ func (d *Device) enterGroup(gid ibv.GID) error {
 	return nil
 }
 
-// detach takes q out of a group that it is in; the last one leaves it.
+// detach takes q out of a group that it is in; the last one leaves it. q's worker may
+// still go by what the group was.
 func (d *Device) detach(q *qp, gid ibv.GID) (err error) {
+	d.groups.changing.Lock()
+	defer d.groups.changing.Unlock()
 	next := d.groups.get(gid).without(q)
 	d.groups.put(gid, next)
 	q.groups--
@@ -200,24 +226,18 @@ func (d *Device) detach(q *qp, gid ibv.GID) (err error) {
 			err = e
 		}
 	}
-	// Who looked the group up before holds the worker's lock. An error says that
-	// the device is closed: nothing runs after it.
-	_ = q.w.quiesce()
 	return err
 }
 
-// detachAll takes q out of all groups that it is in.
+// detachAll takes q out of all groups that it is in. There may be thousands, and others
+// attach in between. q's worker is done with them when it has let go of its lock.
 func (d *Device) detachAll(q *qp) (err error) {
 	if q.groups == 0 {
 		return nil
 	}
-	d.groups.changing.Lock()
-	defer d.groups.changing.Unlock()
-	for gid, g := range *d.groups.live.Load() {
-		if g.has(q) {
-			if e := d.detach(q, gid); err == nil {
-				err = e
-			}
+	for _, gid := range d.groups.of(q) {
+		if e := d.detach(q, gid); err == nil {
+			err = e
 		}
 	}
 	return err

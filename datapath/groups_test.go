@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/roce-xdp/roce-xdp/internal/conformance"
@@ -308,17 +309,16 @@ func TestMulticastLimits(t *testing.T) {
 	if err := errors.Join(last.Destroy(), q.AttachMulticast(group4)); err != nil {
 		t.Errorf("after one has gone: %v", err)
 	}
-	r.a.groups.changing.Lock()
-	full := map[ibv.GID]*group{}
-	for i := range maxGroups {
-		full[ibv.GID{0: 0xff, 1: 0x0e, 14: byte(i >> 8), 15: byte(i)}] = r.a.groups.get(group4)
+	full := func(n int) {
+		r.a.groups.changing.Lock()
+		r.a.groups.n += n
+		r.a.groups.changing.Unlock()
 	}
-	before := r.a.groups.live.Swap(&full)
-	r.a.groups.changing.Unlock()
+	full(maxGroups - 1)
 	if err := q.AttachMulticast(gidOf(netip.MustParseAddr("239.7.7.7"))); !errors.Is(err, ErrLimit) {
 		t.Errorf("one more group than a device has: %v", err)
 	}
-	r.a.groups.live.Store(before)
+	full(1 - maxGroups)
 	attr, err := r.a.QueryDevice()
 	if err != nil || attr.MaxMcastGrp != maxGroups || attr.MaxMcastQP != maxGroupMembers || attr.MaxMcastTotal != maxGroups*maxGroupMembers {
 		t.Errorf("limits told: %+v, %v", attr, err)
@@ -374,5 +374,48 @@ func TestMulticastDoesNotAllocate(t *testing.T) {
 	}
 	if n := testing.AllocsPerRun(100, round); n != 0 {
 		t.Errorf("%v allocations", n)
+	}
+}
+
+// TestMulticastManyGroups: a queue pair that is in many groups goes while another comes
+// and goes in some of them; what is left is the other's alone.
+func TestMulticastManyGroups(t *testing.T) {
+	r := newRig(t, rigOptions{queues: 2})
+	init := initOf(t, r.a)
+	init.Type = ibv.QPTypeUD
+	many, err := r.a.CreateQP(init)
+	must(t, err)
+	other, err := r.a.CreateQP(init)
+	must(t, err)
+	const n = 500
+	gid := func(i int) ibv.GID { return ibv.GID{0: 0xff, 1: 0x0e, 14: byte(i >> 8), 15: byte(i)} }
+	for i := range n {
+		must(t, many.AttachMulticast(gid(i)))
+	}
+	var destroying sync.WaitGroup
+	destroying.Go(func() {
+		if err := many.Destroy(); err != nil {
+			t.Error(err)
+		}
+	})
+	for i := range n {
+		must(t, other.AttachMulticast(gid(i)))
+		if i%3 != 0 {
+			must(t, other.DetachMulticast(gid(i)))
+		}
+	}
+	destroying.Wait()
+	const left = (n + 2) / 3
+	if g := &r.a.groups; g.n != left || len(g.of(other.(*qp))) != left || len(g.of(many.(*qp))) != 0 {
+		t.Errorf("%d groups, %d of the one and %d of the other, want %d, 0, %d", g.n, len(g.of(many.(*qp))), len(g.of(other.(*qp))), left, left)
+	}
+	for i := range n {
+		if have := r.a.groups.get(gid(i)); (have != nil) != (i%3 == 0) || have != nil && (have.n != 1 || !have.has(other.(*qp))) {
+			t.Errorf("group %d: %+v", i, have)
+		}
+	}
+	must(t, other.Destroy())
+	if g, u := r.a.groups.n, r.a.root.Usage().Groups; g != 0 || u != 0 || len(r.joined[0].groups) != 0 {
+		t.Errorf("%d groups, %d attachments and %d of the host's are left", g, u, len(r.joined[0].groups))
 	}
 }
