@@ -217,15 +217,16 @@ func (c *Client) leaveAH(handle uint32) bool {
 }
 
 // changeHandles lets change alter the routes of address handles and makes the
-// headers of those for which it returns true again. The device's lock is held.
+// headers of those for which it returns true again.
 func (d *Device) changeHandles(change func(r *route) bool) {
-	for handle, h := range d.handles {
-		if !change(&h.route) {
-			continue
+	walk(d, keysOf(d, d.handles), func(handle uint32) {
+		h := d.handles[handle]
+		if h == nil || !change(&h.route) {
+			return
 		}
 		next := *d.addresses.get(handle)
 		if next.at.lay(&h.route) == nil {
 			d.addresses.put(handle, &next)
 		}
-	}
+	})
 }

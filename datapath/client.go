@@ -185,14 +185,12 @@ type PDUse struct {
 
 // PDs are the client's protection domains, by number.
 func (c *Client) PDs() []PDUse {
-	c.dev.mu.Lock()
-	list := make([]PDUse, 0, c.use.PDs)
-	for pd, m := range c.dev.pds {
-		if m.owner == c {
+	var list []PDUse
+	walk(c.dev, keysOf(c.dev, c.dev.pds), func(pd uint32) {
+		if m := c.dev.pds[pd]; m != nil && m.owner == c {
 			list = append(list, PDUse{PD: pd, Objects: m.objects})
 		}
-	}
-	c.dev.mu.Unlock()
+	})
 	slices.SortFunc(list, func(a, b PDUse) int { return cmp.Compare(a.PD, b.PD) })
 	return list
 }

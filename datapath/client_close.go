@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"errors"
-	"maps"
 	"slices"
 
 	"golang.org/x/sys/unix"
@@ -45,16 +44,10 @@ func (c *Client) Close() error {
 	return errors.Join(append(errs, c.dropMemory())...)
 }
 
-// owned are the keys of a map of the device that are the client's.
-func owned[K comparable](d *Device, m map[K]struct{}, mine func(K) bool) (list []K) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for k := range m {
-		if mine(k) {
-			list = append(list, k)
-		}
-	}
-	return list
+// owned are the keys of a map of the device that are the client's: who owns an object
+// does not change.
+func owned[K comparable](d *Device, m map[K]struct{}, mine func(K) bool) []K {
+	return slices.DeleteFunc(keysOf(d, m), func(k K) bool { return !mine(k) })
 }
 
 // destroyer is a queue pair, or a handle on a target.
@@ -85,12 +78,13 @@ func (c *Client) queuePairs() (list []destroyer) {
 
 // leaveDomains gives up the XRC domains that the client has open.
 func (c *Client) leaveDomains() {
-	c.dev.mu.Lock()
-	defer c.dev.mu.Unlock()
-	for _, x := range slices.Collect(maps.Values(c.dev.xrcds)) {
-		for x.opens[c] != 0 {
+	d := c.dev
+	for _, id := range keysOf(d, d.xrcds) {
+		d.mu.Lock()
+		for x := d.xrcds[id]; x != nil && x.opens[c] != 0; {
 			c.leaveOpen(x)
 		}
+		d.mu.Unlock()
 	}
 }
 
@@ -98,38 +92,36 @@ func (c *Client) leaveDomains() {
 // every worker pass a point where it uses none of them, and frees what is left.
 func (c *Client) dropMemory() error {
 	d := c.dev
-	d.mu.Lock()
-	for h := range d.handles {
-		c.leaveAH(h)
-	}
+	walk(d, keysOf(d, d.handles), func(h uint32) { c.leaveAH(h) })
 	var aliases, regions []uint64
-	for h, m := range d.mrs {
-		switch {
-		case m.owner != c:
+	walk(d, keysOf(d, d.mrs), func(h uint64) {
+		switch m := c.region(h); {
+		case m == nil:
 		case m.alias != nil:
 			aliases = append(aliases, h)
 		default:
 			regions = append(regions, h)
 		}
-	}
-	d.mu.Unlock()
+	})
 	errs := append(c.dropRegions(aliases), c.dropRegions(regions)...) // what is bound goes before what it is bound to
 	if d.settleMemory() != nil {
 		return nil // the device was closed meanwhile, which is reported to who closes it
 	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	for pd, m := range d.pds {
-		if m.owner == c {
+	walk(d, keysOf(d, d.pds), func(pd uint32) {
+		if m := d.pds[pd]; m != nil && m.owner == c {
 			delete(d.pds, pd)
 			c.use.PDs--
 		}
-	}
-	for k, b := range d.buffers {
-		if b.owner == c {
+	})
+	var unused [][]byte
+	walk(d, keysOf(d, d.buffers), func(k uint64) {
+		if b := d.buffers[k]; b.owner == c {
 			delete(d.buffers, k)
-			errs = append(errs, unix.Munmap(b.mem))
+			unused = append(unused, b.mem)
 		}
+	})
+	for _, b := range unused {
+		errs = append(errs, unix.Munmap(b))
 	}
 	return errors.Join(errs...)
 }

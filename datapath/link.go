@@ -2,8 +2,6 @@ package datapath
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/transport"
@@ -90,8 +88,9 @@ func (d *Device) setLink(now linkInfo) {
 // on if that passes soon, and else fails as over a path that loses them.
 func (d *Device) setPortMTUs() {
 	d.mu.Lock()
-	list, link, mtu := slices.Collect(maps.Keys(d.qps)), d.link.mtu, d.activeMTU().Bytes()
+	link, mtu := d.link.mtu, d.activeMTU().Bytes()
 	d.mu.Unlock()
+	list := keysOf(d, d.qps)
 	for _, w := range d.workers {
 		_ = w.control(func() { w.mtu = link }) // as below
 	}
@@ -107,10 +106,7 @@ func (d *Device) failAll() {
 	for _, w := range d.workers {
 		w.lost.Store(true)
 	}
-	d.mu.Lock()
-	list := slices.Collect(maps.Keys(d.qps))
-	d.mu.Unlock()
-	for _, q := range list {
+	for _, q := range keysOf(d, d.qps) {
 		_ = q.w.control(func() { // an error says that the device is closed
 			// RESET, where nothing is posted, has no way to ERR.
 			_ = q.t.Modify(clock(), &ibv.QPAttr{State: ibv.QPStateErr}, ibv.QPAttrState, ibv.GID{}, ibv.GID{})

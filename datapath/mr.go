@@ -261,11 +261,14 @@ func (c *Client) AllocBuffer(n int) ([]byte, error) {
 		_ = unix.Madvise(b, unix.MADV_POPULATE_WRITE)
 	}
 	d.mu.Lock()
-	defer d.mu.Unlock()
-	if c.gone() {
+	gone := c.gone()
+	if !gone {
+		d.buffers[memory.AddressOf(b)] = buffer{c, b}
+	}
+	d.mu.Unlock()
+	if gone {
 		return nil, joinUnmap(ErrClosed, b)
 	}
-	d.buffers[memory.AddressOf(b)] = buffer{c, b}
 	return b, nil
 }
 

@@ -73,20 +73,18 @@ func (d *Device) followRoutes() {
 // legs are the pairs of addresses between which packets go through a next hop,
 // with that.
 func (d *Device) legs() map[leg]netip.Addr {
-	d.mu.Lock()
-	defer d.mu.Unlock()
 	all := map[leg]netip.Addr{}
 	add := func(r *route) {
 		if r.set && !r.local && !r.group && r.from.oif != 0 {
 			all[r.leg()] = r.hop
 		}
 	}
-	for q := range d.qps {
-		add(&q.route)
-	}
-	for _, h := range d.handles {
-		add(&h.route)
-	}
+	walk(d, keysOf(d, d.qps), func(q *qp) { add(&q.route) })
+	walk(d, keysOf(d, d.handles), func(handle uint32) {
+		if h := d.handles[handle]; h != nil {
+			add(&h.route)
+		}
+	})
 	return all
 }
 

@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"cmp"
-	"maps"
 	"slices"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -78,35 +77,19 @@ type SRQResource struct {
 	MaxWR  int
 }
 
-// Resources tells what there is on the device.
+// Resources tells what there is on the device. What comes or goes meanwhile is in it or
+// not.
 func (d *Device) Resources() (Resources, error) {
 	var r Resources
-	d.mu.Lock()
 	if d.closed.Load() {
-		d.mu.Unlock()
 		return r, ErrClosed
 	}
-	for n, p := range d.pds {
-		r.PDs = append(r.PDs, PDResource{n, p.owner, p.objects})
-	}
-	for h, m := range d.mrs {
-		if m.r != nil {
-			r.MRs = append(r.MRs, MRResource{h, m.owner, m.r.LKey(), m.r.RKey(), m.r.Start(), m.r.Len(), uint32(m.r.PD()), m.r.Access(), m.r.Valid()})
-		}
-	}
-	for c := range d.cqs {
-		count, period := c.t.Moderation()
-		r.CQs = append(r.CQs, CQResource{c.num, c.owner, c.Ring().Entries(), len(c.users), count != 0 || period != 0, c.t.Overflowed()})
-	}
-	srqs := slices.Collect(maps.Keys(d.srqs))
-	for _, s := range srqs {
+	d.addObjects(&r)
+	srqs := keysOf(d, d.srqs)
+	r.SRQs = make([]SRQResource, 0, len(srqs))
+	walk(d, srqs, func(s *srq) {
 		r.SRQs = append(r.SRQs, SRQResource{Num: s.t.Num(), Client: s.owner, PDN: s.pd, Users: s.users})
-	}
-	qps := slices.Collect(maps.Keys(d.qps))
-	for _, c := range *d.clients.Load() {
-		r.Clients = append(r.Clients, ClientResource{Client: c, Usage: c.use})
-	}
-	d.mu.Unlock()
+	})
 	for i, s := range srqs { // whose own lock comes before the device's
 		attr, err := s.Query()
 		if err != nil {
@@ -114,18 +97,48 @@ func (d *Device) Resources() (Resources, error) {
 		}
 		r.SRQs[i].MaxWR = attr.MaxWR
 	}
-	for _, q := range qps {
+	for _, q := range keysOf(d, d.qps) {
 		attr, err := q.Query()
 		if err != nil {
 			return r, err
 		}
 		r.QPs = append(r.QPs, q.resource(&attr))
 	}
+	walk(d, *d.clients.Load(), func(c *Client) {
+		r.Clients = append(r.Clients, ClientResource{Client: c, Usage: c.use})
+	})
 	if err := d.addTraffic(r.Clients); err != nil {
 		return r, err
 	}
 	r.sort()
 	return r, nil
+}
+
+// addObjects adds those that the device's lock alone guards.
+func (d *Device) addObjects(r *Resources) {
+	pds := keysOf(d, d.pds)
+	r.PDs = make([]PDResource, 0, len(pds))
+	walk(d, pds, func(n uint32) {
+		if p := d.pds[n]; p != nil {
+			r.PDs = append(r.PDs, PDResource{n, p.owner, p.objects})
+		}
+	})
+	mrs := keysOf(d, d.mrs)
+	r.MRs = make([]MRResource, 0, len(mrs))
+	walk(d, mrs, func(h uint64) {
+		if m := d.mrs[h]; m != nil && m.r != nil {
+			r.MRs = append(r.MRs, MRResource{h, m.owner, m.r.LKey(), m.r.RKey(), m.r.Start(), m.r.Len(), uint32(m.r.PD()), m.r.Access(), m.r.Valid()})
+		}
+	})
+	cqs := keysOf(d, d.cqs)
+	r.CQs = make([]CQResource, 0, len(cqs))
+	walk(d, cqs, func(c *cq) {
+		if c.gone {
+			return
+		}
+		count, period := c.t.Moderation()
+		r.CQs = append(r.CQs, CQResource{c.num, c.owner, c.Ring().Entries(), len(c.users), count != 0 || period != 0, c.t.Overflowed()})
+	})
 }
 
 func (q *qp) resource(attr *ibv.QPAttr) QPResource {

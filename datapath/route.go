@@ -91,7 +91,8 @@ func (d *Device) setRoute(q *qp, r route) {
 
 // rebuildPaths lets change alter the routes of queue pairs and address handles
 // and makes the headers of those for which it returns true again. change runs
-// with the device's lock.
+// with the device's lock, in parts. A route that was found before is not taken once this
+// has begun, so all that are not seen have been found since.
 func (d *Device) rebuildPaths(change func(r *route) bool) {
 	type update struct {
 		q  *qp
@@ -102,17 +103,17 @@ func (d *Device) rebuildPaths(change func(r *route) bool) {
 	defer d.routing.Unlock()
 	d.mu.Lock()
 	d.changes.Add(1)
+	d.mu.Unlock()
 	d.changeHandles(change)
-	for q := range d.qps {
+	walk(d, keysOf(d, d.qps), func(q *qp) {
 		if !q.route.set || !change(&q.route) {
-			continue
+			return
 		}
 		u := update{q: q}
 		if u.at.lay(&q.route) == nil {
 			updates = append(updates, u)
 		}
-	}
-	d.mu.Unlock()
+	})
 	for i := range updates {
 		u := &updates[i]
 		// An error says that the device is closed.
