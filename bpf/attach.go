@@ -38,7 +38,9 @@ func (s *Steer) Attach(ifindex int, mode Mode) error {
 		a, err = s.attachNew(d, mode)
 	}
 	if err == nil && s.pins != nil {
-		err = s.pins.publish(a, s.pinnedMaps())
+		if err = s.pins.publish(a, s.pinnedMaps()); err != nil && !a.pinned {
+			err = errors.Join(err, s.pins.remove())
+		}
 	}
 	if err != nil {
 		if a.link != nil {
@@ -46,7 +48,7 @@ func (s *Steer) Attach(ifindex int, mode Mode) error {
 		}
 		return opError("attach", d.nameWith(mode), err)
 	}
-	s.link, s.mode, s.fallback, s.device = a.link, a.mode, a.fallback, d
+	s.link, s.mode, s.fallback, s.device, s.tookOver = a.link, a.mode, a.fallback, d, a.pinned
 	return nil
 }
 

@@ -27,6 +27,7 @@ type Steer struct {
 	device   device
 	mode     Mode
 	fallback error
+	tookOver bool // link came from the pin directory
 }
 
 // Words of struct config in maps.h.
@@ -96,6 +97,14 @@ func (s *Steer) AttachedMode() Mode {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mode
+}
+
+// TookOver reports whether Attach found the link in the pin directory: the pins were there
+// before, and are not this process's alone to remove.
+func (s *Steer) TookOver() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tookOver
 }
 
 // Fallback tells why ModeAuto took the generic mode, and is nil otherwise. The

@@ -40,6 +40,20 @@ func OpenDevice(ifname string, opts *Options) (*Device, error) {
 	return d, nil
 }
 
+// CheckInterface reports why Open would refuse an interface whatever its options are: that
+// there is none of that name, or that it cannot carry RoCE. It needs no privileges.
+func CheckInterface(ifname string) error {
+	o := &opening{name: ifname}
+	err := o.findLink()
+	for _, undo := range o.undo {
+		_ = undo() // closes netlink
+	}
+	if err != nil {
+		return fmt.Errorf("datapath: open %s: %w", ifname, err)
+	}
+	return nil
+}
+
 // opening holds what has been made of a device so far.
 type opening struct {
 	name   string
@@ -178,7 +192,13 @@ func (o *opening) loadProgram() error {
 	if err := o.addEarly(); err != nil {
 		return err
 	}
-	return steer.Attach(o.info.index, o.opts.Mode)
+	if err := steer.Attach(o.info.index, o.opts.Mode); err != nil {
+		return err
+	}
+	if !steer.TookOver() { // what fails from here on leaves no pins that it has made
+		o.undo = append(o.undo, steer.Unpin)
+	}
+	return nil
 }
 
 // addEarly tells a program that takes the place of another the addresses before it does:

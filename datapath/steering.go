@@ -13,6 +13,7 @@ type xdpProgram interface {
 	SetUnknownQPN(bpf.Action) error
 	SetNoSocket(bpf.Action) error
 	Unpin() error
+	TookOver() bool
 	Fallback() error
 }
 
@@ -43,6 +44,13 @@ func (d *Device) Unpin() error {
 		return err
 	}
 	return p.Unpin()
+}
+
+// TookOver reports whether the pins of Options.PinDir were there before the device was
+// opened, which has put its XDP program in place of another's.
+func (d *Device) TookOver() bool {
+	p, err := d.program()
+	return err == nil && p.TookOver()
 }
 
 // HugePages reports whether Options.HugePages is set and, if packet memory is in

@@ -18,6 +18,7 @@ type operated struct {
 func (o *operated) SetUnknownQPN(a bpf.Action) error { return o.note("unknown_qpn " + a.String()) }
 func (o *operated) SetNoSocket(a bpf.Action) error   { return o.note("no_socket " + a.String()) }
 func (o *operated) Unpin() error                     { return o.note("unpin") }
+func (o *operated) TookOver() bool                   { return true }
 func (o *operated) Fallback() error                  { return o.err }
 
 func (o *operated) note(what string) error {
@@ -30,6 +31,9 @@ func TestProgramOfAnOperator(t *testing.T) {
 	d := &Device{steer: o}
 	if err := errors.Join(d.SetActions(bpf.ActionPass, bpf.ActionDrop), d.Unpin(), d.Fallback()); err != nil {
 		t.Error(err)
+	}
+	if !d.TookOver() {
+		t.Error("it took nothing over")
 	}
 	if want := []string{"unknown_qpn pass", "no_socket drop", "unpin"}; !slices.Equal(o.did, want) {
 		t.Errorf("did %q, want %q", o.did, want)
@@ -52,8 +56,8 @@ func TestNoProgram(t *testing.T) {
 	if err := d.Unpin(); !errors.Is(err, ErrUnsupported) {
 		t.Errorf("unpin: %v", err)
 	}
-	if err := d.Fallback(); err != nil {
-		t.Errorf("fallback %v", err)
+	if err := d.Fallback(); err != nil || d.TookOver() {
+		t.Errorf("fallback %v, taken over %v", err, d.TookOver())
 	}
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"os"
@@ -236,4 +237,64 @@ func TestNetnsPinsNeedBPFFS(t *testing.T) {
 		t.Errorf("it runs: %s", out)
 	}
 	wantMatch(t, "error", string(out), `pins is not on a BPF file system: mount one \(mount -t bpf bpf /sys/fs/bpf\); "ip netns exec" hides it`)
+	wantGone(t, filepath.Join(dir, "run"), filepath.Join(dir, "pins"))
+}
+
+// wantGone wants files not to be there.
+func wantGone(t *testing.T, paths ...string) {
+	t.Helper()
+	for _, path := range paths {
+		if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("left behind: %s (%v)", path, err)
+		}
+	}
+}
+
+// A start that fails leaves nothing that it has made: directories, pins, XDP programs. What a
+// daemon before it has pinned stays.
+func TestNetnsRunFailsWithoutTraces(t *testing.T) {
+	pair := netns.PairForTest(t, netns.PairOptions{MTU: 1500, Queues: 1})
+	dir := netns.ShortTempDir(t)
+	bpffs, run := mountBPFFS(t, filepath.Join(dir, "bpf")), filepath.Join(dir, "run", "roce-xdp")
+	file := filepath.Join(dir, "toml")
+	const refused = "socket = \"zero-copy\"\n" // by drivers such as this
+	fails := func(t *testing.T, more, want string) {
+		t.Helper()
+		text := fmt.Sprintf("pin_dir = %q\n[defaults]\npin = true\n%s", filepath.Join(bpffs, "pins"), more)
+		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		out, err := program(t.Context(), pair.A.NS, "run --runtime-dir "+run+" --config "+file).CombinedOutput()
+		if err == nil {
+			t.Errorf("it runs: %s", out)
+		}
+		wantMatch(t, "error", string(out), want)
+	}
+	for _, tt := range []struct{ name, user, more, want string }{
+		{"no such interface", "root", "[interface.eth0]\n[interface.eth9]\n", `^roce-xdp: datapath: open eth9: .*it has lo, eth0$`},
+		{"no such interface, as another user", "nobody", "[interface.eth9]\n", `^roce-xdp: datapath: open eth9: `},
+		{"a refused socket", "root", "[interface.eth0]\n" + refused, `zero-copy`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Setenv("ROCE_XDP_USER", tt.user)
+			fails(t, tt.more, tt.want)
+			wantGone(t, filepath.Join(bpffs, "pins"), filepath.Dir(run))
+			if xdpAttached(t, pair.A.NS, "eth0") {
+				t.Error("an XDP program")
+			}
+		})
+	}
+	t.Run("the pins before", func(t *testing.T) {
+		d := startDaemon(t, pair.A.NS, run, "--pin --pin-dir "+filepath.Join(bpffs, "pins")+" eth0")
+		d.stop(t)
+		pinned := filepath.Join(bpffs, "pins", "eth0", "link")
+		before := linkID(t, pinned)
+		fails(t, "[interface.eth0]\n"+refused, `zero-copy`)
+		if now := linkID(t, pinned); now != before || !xdpAttached(t, pair.A.NS, "eth0") {
+			t.Errorf("link %d, before %d", now, before)
+		}
+		if _, err := os.Stat(run); err != nil {
+			t.Errorf("the runtime directory: %v", err)
+		}
+	})
 }

@@ -57,6 +57,8 @@ type Daemon struct {
 
 	reloading sync.Mutex // held while the set of devices is changed
 	stopping  atomic.Bool
+	made      []string // directories that were made before, for it to remove if its start fails
+	ready     bool     // its start has not failed; of Run's goroutine
 
 	mu      sync.Mutex // guards what follows
 	cfg     *config.Config
@@ -89,15 +91,23 @@ func newDaemon(p Params, cfg *config.Config) (_ *Daemon, err error) {
 	return d, nil
 }
 
-// Run opens the interfaces and serves them until ctx ends. Nothing is left behind,
-// whether it fails or not, but pins where the configuration wants them.
+// Run opens the interfaces and serves them until ctx ends. A start that fails leaves nothing
+// that was not there before; else the runtime directory stays, and pins where the
+// configuration wants them.
 func (d *Daemon) Run(ctx context.Context) (err error) {
 	d.began = time.Now()
 	dir, err := openRunDir(d.cfg.RuntimeDir)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, dir.close()) }()
+	dir.made = append(dir.made, d.made...)
+	defer func() {
+		if d.ready {
+			err = errors.Join(err, dir.close())
+		} else {
+			err = errors.Join(err, dir.undo())
+		}
+	}()
 	d.service = d.params.NewService(d.policy.decide, d.log)
 	var ends []func() error
 	defer func() { // last, so that the control socket tells of the stop
@@ -113,6 +123,7 @@ func (d *Daemon) Run(ctx context.Context) (err error) {
 	if ends, err = d.listen(dir, served); err != nil {
 		return err
 	}
+	d.ready = true
 	fmt.Fprintf(d.params.Out, "roce-xdp: ready: %s; sockets in %s\n", strings.Join(d.cfg.Names(), ", "), d.cfg.RuntimeDir)
 	d.tellManager()
 	return d.attend(ctx, served)
@@ -244,7 +255,7 @@ func (d *Daemon) stop() error {
 	}
 	close(d.ended)
 	for _, v := range d.list() {
-		errs = append(errs, d.closeDevice(v, true))
+		errs = append(errs, d.closeDevice(v, d.ready || d.tookOver(v)))
 	}
 	d.watchers.Wait()
 	return errors.Join(errs...)

@@ -3,6 +3,7 @@ package daemon
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"os"
 	"path/filepath"
@@ -130,6 +131,9 @@ func TestStartFails(t *testing.T) {
 			r.wantHistory(tt.history)
 			if r.out.String() != "" {
 				t.Errorf("it said %q", r.out)
+			}
+			if _, err := os.Stat(r.dir); !errors.Is(err, fs.ErrNotExist) {
+				t.Errorf("the runtime directory: %v", err)
 			}
 		})
 	}

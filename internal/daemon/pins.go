@@ -32,13 +32,26 @@ func (d *Daemon) openPinned(v *device) (*datapath.Device, error) {
 	return dev, nil
 }
 
+// tookOver reports whether the pins of an open device were there before it.
+func (d *Daemon) tookOver(v *device) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return v.dev != nil && v.dev.TookOver()
+}
+
 // preparePins makes the directory of all pins for the user that the daemon is about to
-// become, who has to be able to get there.
-func preparePins(dir string, uid, gid int) error {
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("pin directory: %w; is a BPF file system mounted there? \"ip netns exec\" hides it, "+
+// become, who has to be able to get there, and tells which directories it has made, also with
+// an error.
+func preparePins(dir string, uid, gid int) (made []string, err error) {
+	if made, err = makeDir(dir, 0o700); err != nil {
+		return made, fmt.Errorf("pin directory: %w; is a BPF file system mounted there? \"ip netns exec\" hides it, "+
 			"enter namespaces with nsenter --net instead", err)
 	}
+	return made, givePins(dir, uid, gid)
+}
+
+// givePins gives the directory of all pins, and what is in it, to a user.
+func givePins(dir string, uid, gid int) error {
 	if uid == 0 {
 		return nil
 	}

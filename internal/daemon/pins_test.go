@@ -22,17 +22,17 @@ func TestPreparePins(t *testing.T) {
 	if err := os.MkdirAll(filepath.Join(dir, "eth0"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	err = preparePins(dir, 4711, 4711)
+	_, err = preparePins(dir, 4711, 4711)
 	if err == nil || !strings.Contains(err.Error(), "user 4711 cannot enter "+root+": chmod o+x "+root) {
 		t.Errorf("behind a closed directory: %v", err)
 	}
-	if err := preparePins(dir, 0, 0); err != nil {
+	if _, err := preparePins(dir, 0, 0); err != nil {
 		t.Errorf("root: %v", err)
 	}
 	if err := os.Chmod(root, 0o711); err != nil {
 		t.Fatal(err)
 	}
-	if err := preparePins(dir, 4711, 4712); err != nil {
+	if _, err := preparePins(dir, 4711, 4712); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{dir, filepath.Join(dir, "eth0")} {
@@ -44,7 +44,7 @@ func TestPreparePins(t *testing.T) {
 			t.Errorf("%s belongs to %d %d", path, s.Uid, s.Gid)
 		}
 	}
-	if err := preparePins(filepath.Join("/proc", "pins"), 4711, 4711); err == nil || !strings.Contains(err.Error(), "nsenter --net") {
+	if _, err := preparePins(filepath.Join("/proc", "pins"), 4711, 4711); err == nil || !strings.Contains(err.Error(), "nsenter --net") {
 		t.Errorf("where none can be made: %v", err)
 	}
 }

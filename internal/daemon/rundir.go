@@ -23,15 +23,37 @@ type runDir struct {
 	path  string
 	lock  *os.File // the open directory; the kernel releases its lock with the process
 	socks []string // that were made in it
+	made  []string // directories that were made for it, innermost first
 }
 
 // openRunDir makes the directory if need be and locks it.
 func openRunDir(path string) (*runDir, error) {
-	if err := os.MkdirAll(path, 0o755); err != nil {
+	// A daemon whose start fails may remove the directory between open and lock.
+	for range 8 {
+		d, err := lockRunDir(path)
+		if d != nil || err != nil {
+			return d, err
+		}
+	}
+	return nil, fmt.Errorf("runtime directory: %s keeps vanishing", path)
+}
+
+// lockRunDir gives nil without error when the directory is not there any more.
+func lockRunDir(path string) (d *runDir, err error) {
+	made, err := makeDir(path, 0o755)
+	if err != nil {
 		return nil, fmt.Errorf("runtime directory: %w", err)
 	}
+	defer func() {
+		if err != nil {
+			removeDirs(made)
+		}
+	}()
 	f, err := os.Open(path)
-	if err != nil {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, nil
+	case err != nil:
 		return nil, fmt.Errorf("runtime directory: %w", err)
 	}
 	switch err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); {
@@ -42,7 +64,18 @@ func openRunDir(path string) (*runDir, error) {
 		f.Close()
 		return nil, fmt.Errorf("lock the runtime directory %s: %w", path, err)
 	}
-	return &runDir{path: path, lock: f}, nil
+	locked, err := f.Stat()
+	if err == nil {
+		var now fs.FileInfo
+		if now, err = os.Stat(path); err == nil && os.SameFile(locked, now) {
+			return &runDir{path: path, lock: f, made: made}, nil
+		}
+	}
+	f.Close()
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return nil, fmt.Errorf("runtime directory: %w", err)
 }
 
 // maxSocketPath is what an address of a unix socket holds, with its final zero.
@@ -87,24 +120,43 @@ func (d *runDir) listen(network, name string, mode fs.FileMode, gid int) (*net.U
 }
 
 // close removes the sockets and gives the directory up.
-func (d *runDir) close() error {
+func (d *runDir) close() error { return errors.Join(d.removeSockets(), d.lock.Close()) }
+
+func (d *runDir) removeSockets() error {
 	var errs []error
 	for _, path := range d.socks {
 		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, fmt.Errorf("runtime directory: %w", err))
 		}
 	}
-	return errors.Join(append(errs, d.lock.Close())...)
+	return errors.Join(errs...)
 }
 
-// prepareDir makes the directory for the user that the daemon is about to become. It is
-// not touched while another daemon uses it.
-func prepareDir(path string, uid, gid int) error {
+// undo is close that also removes the directories that were made: nobody else has used them,
+// as the lock is still held.
+func (d *runDir) undo() error {
+	err := d.removeSockets()
+	removeDirs(d.made)
+	return errors.Join(err, d.lock.Close())
+}
+
+// prepareDir makes the directory for the user that the daemon is about to become, and tells
+// which directories it has made. It is not touched while another daemon uses it.
+func prepareDir(path string, uid, gid int) (made []string, err error) {
 	d, err := openRunDir(path)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer d.close()
+	if err := give(path, uid, gid); err != nil {
+		removeDirs(d.made)
+		return nil, err
+	}
+	return d.made, nil
+}
+
+// give gives a runtime directory to a user.
+func give(path string, uid, gid int) error {
 	entries, err := os.ReadDir(path)
 	if err != nil {
 		return fmt.Errorf("runtime directory: %w", err)

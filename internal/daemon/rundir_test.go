@@ -22,7 +22,7 @@ func TestRunDirIsOneDaemons(t *testing.T) {
 	if _, err := openRunDir(path); !errors.Is(err, ErrRunning) || !strings.Contains(err.Error(), path) {
 		t.Errorf("second: %v", err)
 	}
-	if err := prepareDir(path, 4711, 4711); !errors.Is(err, ErrRunning) {
+	if _, err := prepareDir(path, 4711, 4711); !errors.Is(err, ErrRunning) {
 		t.Errorf("prepare: %v", err)
 	}
 	if err := d.close(); err != nil {
@@ -115,19 +115,19 @@ func TestPrepareDir(t *testing.T) {
 		return int(info.Sys().(*syscall.Stat_t).Uid)
 	}
 	path := filepath.Join(t.TempDir(), "run")
-	if err := prepareDir(path, 4711, 4711); err != nil || owner(path) != 4711 {
+	if _, err := prepareDir(path, 4711, 4711); err != nil || owner(path) != 4711 {
 		t.Errorf("new: owner %d, %v", owner(path), err)
 	}
 	if err := os.WriteFile(filepath.Join(path, control.SocketName), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := prepareDir(path, 4712, 4712); err != nil || owner(path) != 4712 {
+	if _, err := prepareDir(path, 4712, 4712); err != nil || owner(path) != 4712 {
 		t.Errorf("another daemon's: owner %d, %v", owner(path), err)
 	}
 	if err := os.WriteFile(filepath.Join(path, "diary"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := prepareDir(path, 4713, 4713); err != nil || owner(path) != 4712 {
+	if _, err := prepareDir(path, 4713, 4713); err != nil || owner(path) != 4712 {
 		t.Errorf("somebody's: owner %d, %v", owner(path), err)
 	}
 }

@@ -1,8 +1,10 @@
 package daemon
 
 import (
+	"errors"
 	"path/filepath"
 
+	"github.com/roce-xdp/roce-xdp/datapath"
 	"github.com/roce-xdp/roce-xdp/internal/daemon/config"
 	"github.com/roce-xdp/roce-xdp/internal/daemon/privilege"
 )
@@ -14,13 +16,39 @@ func Start(p Params) (*Daemon, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = privilege.Settle(privilege.Spec{User: cfg.User, Group: cfg.Group}, func(uid, gid int) error {
-		return prepare(cfg, uid, gid)
+	var made []string
+	err = privilege.Settle(privilege.Spec{User: cfg.User, Group: cfg.Group}, func(uid, gid int) (err error) {
+		if made, err = prepare(cfg, uid, gid); err != nil {
+			return err
+		}
+		return keepMade(made)
 	})
-	if err != nil {
-		return nil, err
+	if err == nil { // if the program has executed again, what it had made before
+		made = takeMade()
 	}
-	return newDaemon(p, cfg)
+	var d *Daemon
+	if err == nil {
+		d, err = newDaemon(p, cfg)
+	}
+	if err != nil {
+		return nil, errors.Join(err, undoMade(cfg.RuntimeDir, made))
+	}
+	d.made = made
+	return d, nil
+}
+
+// undoMade removes directories that were made for a start that has failed, unless another
+// daemon uses the runtime directory by now.
+func undoMade(path string, made []string) error {
+	if len(made) == 0 {
+		return nil
+	}
+	d, err := openRunDir(path)
+	if err != nil {
+		return nil // there is an error to report already, and this may be of what it was about
+	}
+	d.made = append(made, d.made...)
+	return d.undo()
 }
 
 // Validate reads the configuration and checks what New would, without privileges.
@@ -32,15 +60,23 @@ func Validate(load func() (*config.Config, error)) (*config.Config, error) {
 	return cfg, new(policy).set(cfg)
 }
 
-// prepare makes what the daemon's user may not make itself.
-func prepare(cfg *config.Config, uid, gid int) error {
-	if err := prepareDir(cfg.RuntimeDir, uid, gid); err != nil {
-		return err
+// prepare makes what the daemon's user may not make itself, nor remove if the start fails: so
+// it is sure first that the interfaces are there. It tells which directories it has made, also
+// with an error.
+func prepare(cfg *config.Config, uid, gid int) (made []string, err error) {
+	for _, name := range cfg.Names() {
+		if err := datapath.CheckInterface(name); err != nil {
+			return nil, err
+		}
+	}
+	if made, err = prepareDir(cfg.RuntimeDir, uid, gid); err != nil {
+		return made, err
 	}
 	for _, name := range cfg.Names() {
 		if dir := cfg.Options(name).PinDir; dir != "" {
-			return preparePins(filepath.Dir(dir), uid, gid)
+			pins, err := preparePins(filepath.Dir(dir), uid, gid)
+			return append(pins, made...), err
 		}
 	}
-	return nil
+	return made, nil
 }
