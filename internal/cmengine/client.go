@@ -3,6 +3,7 @@ package cmengine
 import (
 	"context"
 	"net/netip"
+	"slices"
 	"sync"
 
 	"github.com/roce-xdp/roce-xdp/internal/cmfsm"
@@ -179,7 +180,30 @@ func (c *client) Close() error {
 		return nil
 	}
 	delete(e.clients, c.owner)
-	e.m.DropOwner(e.now(), c.owner)
-	e.drain()
+	e.dropOwner(c.owner)
 	return nil
+}
+
+// dropAtOnce is how many ids of a client that ends are destroyed before the lock is given
+// back: there may be thousands, and other clients wait.
+const dropAtOnce = 64
+
+// dropOwner destroys all ids of a client that is off the list, and what comes to its
+// listeners until they are. The lock is held, but for moments in between.
+func (e *Engine) dropOwner(owner cmfsm.Owner) {
+	for all := e.m.Owned(owner); len(all) != 0; all = e.m.Owned(owner) {
+		for part := range slices.Chunk(all, dropAtOnce) {
+			for _, id := range part {
+				// One may have gone with its listener.
+				_ = e.m.Destroy(e.now(), id)
+			}
+			e.drain()
+			e.mu.Unlock()
+			e.mu.Lock()
+			if e.ended { // with all that there was
+				return
+			}
+		}
+	}
+	e.drain()
 }

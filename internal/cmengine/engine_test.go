@@ -3,6 +3,7 @@ package cmengine_test
 import (
 	"errors"
 	"net/netip"
+	"sync"
 	"testing"
 	"time"
 
@@ -168,6 +169,52 @@ func TestOwners(t *testing.T) {
 	}
 	if _, err := two.Bind(other, addr); err != nil {
 		t.Errorf("the address of a client that is gone: %v", err)
+	}
+}
+
+// TestManyIDsEnd: all ids of a client end with it, many of one port among them, while
+// another client goes on.
+func TestManyIDsEnd(t *testing.T) {
+	a, _ := datapathtest.Pair(t, datapathtest.Options{})
+	const many = 1000
+	one, two := open(t, a), open(t, a)
+	bind := func(c cmengine.Client, port uint16, reuse bool) cmfsm.ID {
+		t.Helper()
+		id, err := c.Create(wire.PortSpaceTCP, verbs.RC)
+		if err == nil {
+			err = c.SetOptions(id, cmfsm.Options{ReuseAddr: reuse})
+		}
+		if err == nil {
+			_, err = c.Bind(id, netip.AddrPortFrom(datapathtest.IPv4[0], port))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return id
+	}
+	for i := range uint16(many) {
+		bind(one, 7000, true)
+		if err := one.Listen(bind(one, 8000+i, false), 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var closing sync.WaitGroup
+	closing.Go(func() {
+		if err := one.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	for range 100 {
+		if err := two.Destroy(bind(two, 7001, false)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	closing.Wait()
+	for i := range uint16(many) {
+		bind(two, 8000+i, false)
+	}
+	if err := two.Listen(bind(two, 7000, false), 0); err != nil {
+		t.Error(err)
 	}
 }
 

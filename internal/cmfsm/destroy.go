@@ -1,7 +1,6 @@
 package cmfsm
 
 import (
-	"cmp"
 	"encoding/binary"
 	"slices"
 
@@ -21,19 +20,23 @@ func (m *Machine) Destroy(now mono.Time, id ID) error {
 
 // DropOwner destroys all ids of an owner, oldest first.
 func (m *Machine) DropOwner(now mono.Time, owner Owner) {
-	var all []*conn
-	for _, c := range m.ids {
-		if c.owner == owner {
-			all = append(all, c)
-		}
-	}
-	slices.SortFunc(all, func(a, b *conn) int { return cmp.Compare(a.id, b.id) })
-	for _, c := range all {
+	for _, id := range m.Owned(owner) {
 		// One may have gone with its listener.
-		if !c.destroyed {
-			m.destroy(now, c)
+		_ = m.Destroy(now, id)
+	}
+}
+
+// Owned are the ids of an owner, oldest first: who has many to destroy and others to
+// serve does it in parts.
+func (m *Machine) Owned(owner Owner) []ID {
+	var all []ID
+	for id, c := range m.ids {
+		if c.owner == owner {
+			all = append(all, id)
 		}
 	}
+	slices.Sort(all)
+	return all
 }
 
 func (m *Machine) destroy(now mono.Time, c *conn) {

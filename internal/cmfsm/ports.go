@@ -68,12 +68,13 @@ func (m *Machine) unbind(c *conn) {
 	}
 	c.bound = false
 	key := portKey{c.ps, c.local.Port()}
-	left := slices.DeleteFunc(m.ports[key], func(o *conn) bool { return o == c })
-	if len(left) == 0 {
+	users := m.ports[key]
+	if len(users) == 1 {
 		delete(m.ports, key)
 		return
 	}
-	m.ports[key] = left
+	i := slices.Index(users, c)
+	m.ports[key] = slices.Delete(users, i, i+1)
 }
 
 // conflict is another id that keeps c from having addr. With reuse, ids that
