@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -187,7 +188,7 @@ func TestNetnsReload(t *testing.T) {
 	}
 	write("[interface.eth0]\n")
 	d := startDaemon(t, pair.A.NS, filepath.Join(dir, "run"), "--config "+file)
-	reload := func(says string) {
+	reload := func(says ...string) {
 		t.Helper()
 		before := len(d.log.String())
 		if err := d.cmd.Process.Signal(syscall.SIGHUP); err != nil {
@@ -195,7 +196,8 @@ func TestNetnsReload(t *testing.T) {
 		}
 		var new string
 		for until := time.Now().Add(20 * time.Second); time.Now().Before(until); time.Sleep(10 * time.Millisecond) {
-			if new = d.log.String()[before:]; strings.Contains(new, "msg=reload") && strings.Contains(new, says) {
+			new = d.log.String()[before:]
+			if !slices.ContainsFunc(says, func(s string) bool { return !strings.Contains(new, s) }) {
 				return
 			}
 		}
@@ -213,16 +215,18 @@ func TestNetnsReload(t *testing.T) {
 	}
 	links("eth0/1")
 	write("[interface.eth0]\nunknown_qpn = \"pass\"\n[interface.more0]\n")
-	reload(`changes="[eth0: unknown_qpn: pass more0: opened]" pending=[]`)
+	reload(`msg="reload: interface.eth0.unknown_qpn: default -> pass"`, `msg="reload: interface.more0: opened"`)
 	links("eth0/1 more0/1")
 	write("[interface.eth0]\nqueues = 1\nunknown_qpn = \"pass\"\n[interface.more0]\n[interface.nosuch0]\n")
-	reload(`pending="[eth0: queues: 1 nosuch0: datapath: open nosuch0: no such network interface`)
+	reload(`msg="reload: interface.eth0.queues: default -> 1, at the next start"`,
+		`msg="reload: interface.nosuch0: datapath: open nosuch0: no such network interface`)
 	links("eth0/1 more0/1 nosuch0/1")
 	write("[interface.eth0]\nunknown_qp = \"pass\"\n")
 	reload(`:3: unknown key interface.eth0.unknown_qp`)
 	links("eth0/1 more0/1 nosuch0/1")
 	write("[interface.eth0]\n")
-	reload(`changes="[eth0: unknown_qpn: default more0: closed nosuch0: closed]" pending=[]`)
+	reload(`msg="reload: interface.eth0.unknown_qpn: pass -> default"`, `msg="reload: interface.more0: closed"`, `msg="reload: interface.nosuch0: closed"`)
+	reload(`msg="reload: nothing is different"`)
 	links("eth0/1")
 	if xdpAttached(t, pair.A.NS, "more0") {
 		t.Error("more0 still has the XDP program")

@@ -179,11 +179,11 @@ func TestReload(t *testing.T) {
 	}
 	reload("[interface.mem0]\nqueues = 1\n", "", "")
 	reload("stop_timeout = \"1s\"\nlog_level = \"debug\"\nuser = \"root\"\n[limits]\nmax_qps = 3\n[interface.mem0]\nring_size = 64\n",
-		"stop_timeout: 1s; log_level: DEBUG; limits, for programs that connect from now on",
-		"user: root; mem0: queues: default; mem0: ring_size: 64")
-	reload("[limits]\nmax_qps = 3\n[interface.mem1]\n[interface.mem0]\nqueues = 1\n", "stop_timeout: 5s; log_level: INFO; mem1: opened", "")
-	reload("[interface.mem1]\n", "limits, for programs that connect from now on; mem0: closed", "")
-	reload("[interface.mem1]\n[interface.mem7]\n", "", "mem7: "+errAbsent.Error()+"; it is tried again every 1s")
+		"stop_timeout: 5s -> 1s; log_level: info -> debug; limits.max_qps: default -> 3, for programs that connect from now on",
+		"user: none -> root, at the next start; interface.mem0.queues: 1 -> default, at the next start; interface.mem0.ring_size: default -> 64, at the next start")
+	reload("[limits]\nmax_qps = 3\n[interface.mem1]\n[interface.mem0]\nqueues = 1\n", "stop_timeout: 1s -> 5s; log_level: debug -> info; interface.mem1: opened", "")
+	reload("[interface.mem1]\n", "limits.max_qps: 3 -> default, for programs that connect from now on; interface.mem0: closed", "")
+	reload("[interface.mem1]\n[interface.mem7]\n", "", "interface.mem7: "+errAbsent.Error()+"; it is tried again every 1s")
 	r.write("nonsense = 1\n")
 	if _, err := r.client.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), ":1: unknown key nonsense") {
 		t.Errorf("error %v", err)
@@ -212,7 +212,7 @@ func TestReloadOfWhatWaits(t *testing.T) {
 	for range 2 {
 		r.write(fmt.Sprintf("group = \"%d\"\npin_dir = \"/elsewhere\"\n[interface.mem0]\n", own+1))
 		got, err := r.client.Reload(t.Context())
-		if err != nil || len(got.Changes) != 0 || strings.Join(got.Pending, "; ") != fmt.Sprint("pin_dir: /elsewhere; group: ", own+1) {
+		if err != nil || len(got.Changes) != 0 || strings.Join(got.Pending, "; ") != fmt.Sprintf("pin_dir: /sys/fs/bpf/roce-xdp -> /elsewhere, at the next start; group: %d -> %d, at the next start", own, own+1) {
 			t.Errorf("%+v, %v", got, err)
 		}
 		if !r.d.policy.control(&shm.Cred{UID: 4711, GID: own}) || r.d.policy.control(&shm.Cred{UID: 4711, GID: own + 1}) {
@@ -224,7 +224,7 @@ func TestReloadOfWhatWaits(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	r.write("[interface.mem0]\n")
-	if got, err := r.client.Reload(t.Context()); err != nil || strings.Join(got.Pending, "; ") != "group: none" {
+	if got, err := r.client.Reload(t.Context()); err != nil || strings.Join(got.Pending, "; ") != fmt.Sprintf("group: %d -> none, at the next start", own) {
 		t.Errorf("without a group: %+v, %v", got, err)
 	}
 	r.write(started)

@@ -51,7 +51,7 @@ func (d *Daemon) Reload() (control.Reloaded, error) {
 			r.add(name)
 		}
 	}
-	d.log.Info("reloaded", "changes", r.Changes, "pending", r.Pending)
+	r.log()
 	return r.Reloaded, nil
 }
 
@@ -84,32 +84,30 @@ func (r *reload) pending(format string, args ...any) {
 	r.Pending = append(r.Pending, fmt.Sprintf(format, args...))
 }
 
+// log says what has come of it, a line for each setting.
+func (r *reload) log() {
+	for _, c := range r.Changes {
+		r.d.log.Info("reload: " + c)
+	}
+	for _, p := range r.Pending {
+		r.d.log.Warn("reload: " + p)
+	}
+	if len(r.Changes)+len(r.Pending) == 0 {
+		r.d.log.Info("reload: nothing is different")
+	}
+}
+
 // general compares what is not about an interface: what holds, and what is wanted.
 func (r *reload) general(before, want *config.Config) {
-	for _, k := range []struct {
-		key      string
-		from, to any
-		live     bool
-	}{
-		{"runtime_dir", before.RuntimeDir, want.RuntimeDir, false},
-		{"pin_dir", before.PinDir, want.PinDir, false},
-		{"user", before.User, want.User, false},
-		{"group", before.Group, want.Group, false},
-		{"stop_timeout", before.StopTimeout, want.StopTimeout, true},
-		{"log_level", before.LogLevel, want.LogLevel, true},
-	} {
-		switch {
-		case k.from == k.to:
-		case k.live:
-			r.changed("%s: %v", k.key, k.to)
-		case k.to == "":
-			r.pending("%s: none", k.key)
-		default:
-			r.pending("%s: %v", k.key, k.to)
+	for _, k := range before.General(want) {
+		if k.Live {
+			r.changed("%v", k)
+		} else {
+			r.pending("%v, at the next start", k)
 		}
 	}
-	if !before.SamePolicy(want) {
-		r.changed("limits, for programs that connect from now on")
+	for _, k := range before.Policy(want) {
+		r.changed("%v, for programs that connect from now on", k)
 	}
 }
 
@@ -123,23 +121,19 @@ func (r *reload) alter(v *device) {
 		return
 	}
 	live := false
-	for _, k := range v.settings.Differences(settings) {
-		to := k.To
-		if to == nil {
-			to = "default"
+	for _, k := range v.settings.Differences(v.name, settings) {
+		if k.Live {
+			live = true
+			r.changed("%v", k)
+		} else {
+			r.pending("%v, at the next start", k)
 		}
-		if !k.Live {
-			r.pending("%s: %s: %v", v.name, k.Name, to)
-			continue
-		}
-		live = true
-		r.changed("%s: %s: %v", v.name, k.Name, to)
 	}
 	if !live {
 		return
 	}
 	if err := v.setActions(options.UnknownQPN, options.NoSocket); err != nil {
-		r.pending("%s: %v", v.name, err)
+		r.pending("interface.%s: %v", v.name, err)
 		return
 	}
 	v.settings.UnknownQPN, v.settings.NoSocket = settings.UnknownQPN, settings.NoSocket
@@ -153,7 +147,7 @@ func (r *reload) remove(v *device) {
 	r.d.mu.Lock()
 	delete(r.d.devices, v.name)
 	r.d.mu.Unlock()
-	r.changed("%s: closed", v.name)
+	r.changed("interface.%s: closed", v.name)
 }
 
 // add opens an interface that is new. When that fails it is tried again.
@@ -167,8 +161,8 @@ func (r *reload) add(name string) {
 		case r.d.missing <- struct{}{}:
 		default: // that is known
 		}
-		r.pending("%s: %v; it is tried again every %v", name, err, retryEvery)
+		r.pending("interface.%s: %v; it is tried again every %v", name, err, retryEvery)
 		return
 	}
-	r.changed("%s: opened", name)
+	r.changed("interface.%s: opened", name)
 }

@@ -2,7 +2,6 @@ package config
 
 import (
 	"path/filepath"
-	"reflect"
 
 	"github.com/roce-xdp/roce-xdp/bpf"
 	"github.com/roce-xdp/roce-xdp/datapath"
@@ -89,35 +88,4 @@ func (c *Config) Options(name string) *datapath.Options {
 // systems have no dots in names, which PinPath knows.
 func (c *Config) PinsOf(name string) string {
 	return filepath.Join(c.PinDir, filepath.Base(bpf.PinPath(name)))
-}
-
-// live are the keys of an interface that change while its device works.
-var live = map[string]bool{"unknown_qpn": true, "no_socket": true}
-
-// Key names a setting that differs, in the spelling of the file.
-type Key struct {
-	Name     string
-	From, To any  // nil: not given
-	Live     bool // it changes without the device being opened again
-}
-
-// Differences between two sets of settings of an interface.
-func (i Interface) Differences(now Interface) []Key {
-	var keys []Key
-	a, b := reflect.ValueOf(i), reflect.ValueOf(now)
-	for f := range a.NumField() {
-		if from, to := deref(a.Field(f)), deref(b.Field(f)); from != to {
-			name := a.Type().Field(f).Tag.Get("toml")
-			keys = append(keys, Key{Name: name, From: from, To: to, Live: live[name]})
-		}
-	}
-	return keys
-}
-
-// deref is what a pointer field points to, as a comparable value.
-func deref(p reflect.Value) any {
-	if p.IsNil() {
-		return nil
-	}
-	return p.Elem().Interface()
 }

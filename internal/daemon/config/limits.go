@@ -100,8 +100,3 @@ func (r *Rule) check(n int) error {
 	}
 	return r.Limits.check(table)
 }
-
-// SamePolicy reports whether both admit the same users with the same limits.
-func (c *Config) SamePolicy(o *Config) bool {
-	return reflect.DeepEqual(c.Limits, o.Limits) && reflect.DeepEqual(c.Allow, o.Allow)
-}

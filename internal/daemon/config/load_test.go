@@ -256,19 +256,3 @@ func TestValueErrors(t *testing.T) {
 		}
 	}
 }
-
-func TestDifferences(t *testing.T) {
-	before := load(t, Source{File: file(t, "[interface.eth0]\nqueues = 2\nunknown_qpn = \"drop\"\nspin_time = \"5us\"\n")}).Interface("eth0")
-	if d := before.Differences(before); len(d) != 0 {
-		t.Errorf("no change: %v", d)
-	}
-	now := load(t, Source{File: file(t, "[interface.eth0]\nunknown_qpn = \"pass\"\nspin_time = \"5us\"\nno_socket = \"pass\"\n")}).Interface("eth0")
-	want := []Key{
-		{Name: "queues", From: 2},
-		{Name: "unknown_qpn", From: bpf.ActionDrop, To: bpf.ActionPass, Live: true},
-		{Name: "no_socket", To: bpf.ActionPass, Live: true},
-	}
-	if got := before.Differences(now); !slices.Equal(got, want) {
-		t.Errorf("differences %v, want %v", got, want)
-	}
-}
