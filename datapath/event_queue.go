@@ -2,7 +2,6 @@ package datapath
 
 import (
 	"context"
-	"slices"
 	"sync"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -14,22 +13,37 @@ import (
 // each type one waits.
 const maxEvents = 256
 
-// eventQueue has the asynchronous events that a reader has not read.
+// eventQueue has the asynchronous events that a reader has not read. A client may have
+// many objects and read none of their events, and workers queue them: so all that is
+// done to it takes the same time however many wait.
 type eventQueue struct {
-	mu      sync.Mutex
-	types   eventMarks // that the reader wants; 0: all
-	list    []verbs.ProviderEvent
-	ports   int                // of them, of the port or the device
-	waiting map[any]eventMarks // types of the others, by object
-	lost    uint64             // that found no room
-	some    chan struct{}      // has an element while a reader may find an event
+	mu          sync.Mutex
+	types       eventMarks // that the reader wants; 0: all
+	first, last *queuedEvent
+	ports       int                      // of them, of the port or the device
+	waiting     map[any]eventsOfAnObject // the others
+	lost        uint64                   // that found no room
+	some        chan struct{}            // has an element while a reader may find an event
+}
+
+// queuedEvent is an element of the list.
+type queuedEvent struct {
+	verbs.ProviderEvent
+	before, next *queuedEvent
+	same         *queuedEvent // the next one of the same object
+}
+
+// eventsOfAnObject are those that wait, one of each type at most.
+type eventsOfAnObject struct {
+	types eventMarks
+	chain *queuedEvent // by same
 }
 
 // eventMarks are types of events, a bit each.
 type eventMarks uint32
 
 func newEventQueue(types ...ibv.EventType) *eventQueue {
-	q := &eventQueue{some: make(chan struct{}, 1), waiting: map[any]eventMarks{}}
+	q := &eventQueue{some: make(chan struct{}, 1), waiting: map[any]eventsOfAnObject{}}
 	for _, t := range types {
 		q.types |= 1 << t
 	}
@@ -44,18 +58,27 @@ func (q *eventQueue) put(e verbs.ProviderEvent) {
 	if q.types != 0 && q.types&bit == 0 {
 		return
 	}
-	switch object := objectOf(&e); {
+	object := objectOf(&e)
+	w := q.waiting[object]
+	switch {
 	case object == nil && q.ports >= maxEvents:
 		q.lost++
 		return
-	case object == nil:
-		q.ports++
-	case q.waiting[object]&bit != 0: // the reader has yet to learn of the last
+	case w.types&bit != 0: // the reader has yet to learn of the last
 		return
-	default:
-		q.waiting[object] |= bit
 	}
-	q.list = append(q.list, e)
+	n := &queuedEvent{ProviderEvent: e, before: q.last, same: w.chain}
+	if object == nil {
+		q.ports++
+	} else {
+		q.waiting[object] = eventsOfAnObject{w.types | bit, n}
+	}
+	if q.last == nil {
+		q.first = n
+	} else {
+		q.last.next = n
+	}
+	q.last = n
 	q.signal()
 }
 
@@ -70,21 +93,50 @@ func (q *eventQueue) signal() {
 func (q *eventQueue) take() (e verbs.ProviderEvent, ok bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if len(q.list) == 0 {
+	n := q.first
+	if n == nil {
 		return e, false
 	}
-	e = q.list[0]
-	q.list[0] = verbs.ProviderEvent{}
-	q.list = q.list[1:]
-	if object := objectOf(&e); object == nil {
+	q.unlink(n)
+	if object := objectOf(&n.ProviderEvent); object == nil {
 		q.ports--
-	} else if q.waiting[object] &^= eventMarks(1) << e.Type; q.waiting[object] == 0 {
-		delete(q.waiting, object)
+	} else {
+		q.settle(object, n)
 	}
-	if len(q.list) != 0 { // for the next reader
+	if q.first != nil { // for the next reader
 		q.signal()
 	}
-	return e, true
+	return n.ProviderEvent, true
+}
+
+// unlink takes n out of the list.
+func (q *eventQueue) unlink(n *queuedEvent) {
+	if n.before == nil {
+		q.first = n.next
+	} else {
+		n.before.next = n.next
+	}
+	if n.next == nil {
+		q.last = n.before
+	} else {
+		n.next.before = n.before
+	}
+}
+
+// settle takes n, which was read, off those of its object.
+func (q *eventQueue) settle(object any, n *queuedEvent) {
+	w := q.waiting[object]
+	at := &w.chain
+	for *at != n {
+		at = &(*at).same
+	}
+	*at = n.same
+	if w.chain == nil {
+		delete(q.waiting, object)
+		return
+	}
+	w.types &^= eventMarks(1) << n.Type
+	q.waiting[object] = w
 }
 
 // forget removes the events of an object that is destroyed: they concern nobody,
@@ -92,11 +144,14 @@ func (q *eventQueue) take() (e verbs.ProviderEvent, ok bool) {
 func (q *eventQueue) forget(object any) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.waiting[object] == 0 {
+	w, ok := q.waiting[object]
+	if !ok {
 		return
 	}
 	delete(q.waiting, object)
-	q.list = slices.DeleteFunc(q.list, func(e verbs.ProviderEvent) bool { return objectOf(&e) == object })
+	for n := w.chain; n != nil; n = n.same {
+		q.unlink(n)
+	}
 }
 
 func (q *eventQueue) lostCount() uint64 {

@@ -210,7 +210,7 @@ func (c *Client) createTarget(attr *verbs.ProviderQPInit) (verbs.ProviderQP, err
 
 // maxHandles is how many handles a target has at most: its worker tells each of its
 // events.
-const maxHandles = 4096
+const maxHandles = 1024
 
 // OpenQP makes one more handle on a target of the domain. Each counts as a queue pair of
 // its client.
