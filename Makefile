@@ -49,7 +49,9 @@ test: deps check-format check-generated ## everything: vet, unit tests, race det
 	@$(MAKE) --no-print-directory test-unit test-race test-interop
 
 # A missing capability fails instead of skipping: root is demanded, not hoped for.
-test-unit test-race: export ROCE_XDP_REQUIRE = root,netns,xdp,tshark,clang,systemd
+# Huge pages are where the machine lets their number be raised, as containers may not.
+REQUIRE = root,netns,xdp,tshark,clang,systemd$(shell test -w /proc/sys/vm/nr_hugepages && echo ,hugepages)
+test-unit test-race: export ROCE_XDP_REQUIRE = $(REQUIRE)
 
 # `go test` with the same output; of everything, it also holds that each rule of
 # docs/rules.md has a test that passed, and that docs/conformance.md says which.

@@ -13,6 +13,7 @@ import (
 const (
 	hugePage      = 2 << 20
 	hugePages     = "/proc/sys/vm/nr_hugepages"
+	compactMemory = "/proc/sys/vm/compact_memory"
 	hugePagesFree = "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"
 )
 
@@ -35,7 +36,7 @@ func RaiseHugePages(t TB, n int) *HugePages {
 	t.Cleanup(func() { _ = f.Close() }) // which ends the turn
 	before, err := readNumber(hugePages)
 	if err != nil {
-		Missing(t, "huge pages", fmt.Sprintf("vm.nr_hugepages cannot be raised: %v", err))
+		Missing(t, "hugepages", fmt.Sprintf("vm.nr_hugepages cannot be raised: %v", err))
 	}
 	set := func(n int) error { return os.WriteFile(hugePages, []byte(strconv.Itoa(n)), 0) }
 	t.Cleanup(func() {
@@ -43,15 +44,24 @@ func RaiseHugePages(t TB, n int) *HugePages {
 			t.Fatalf("put vm.nr_hugepages back to %d: %v", before, err)
 		}
 	})
-	err = set(before + n)
-	if err == nil {
-		var now int
-		if now, err = readNumber(hugePages); err == nil && now < before+n {
+	raise := func() error {
+		if err := set(before + n); err != nil {
+			return err
+		}
+		now, err := readNumber(hugePages)
+		if err == nil && now < before+n {
 			err = fmt.Errorf("the machine finds %d of %d", now-before, n)
+		}
+		return err
+	}
+	if err = raise(); err != nil {
+		// What is free may be in pieces. A kernel that cannot bring them together says so here.
+		if cerr := os.WriteFile(compactMemory, []byte("1"), 0); cerr == nil {
+			err = raise()
 		}
 	}
 	if err != nil {
-		Missing(t, "huge pages", fmt.Sprintf("vm.nr_hugepages cannot be raised: %v", err))
+		Missing(t, "hugepages", fmt.Sprintf("vm.nr_hugepages cannot be raised: %v", err))
 	}
 	return &HugePages{t}
 }

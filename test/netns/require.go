@@ -9,7 +9,7 @@ import (
 
 // RequireEnv names the environment variable that lists, separated by commas, the
 // capabilities whose absence fails a test instead of skipping it: root, netns, xdp,
-// tshark, clang, systemd, huge pages.
+// tshark, clang, systemd, hugepages.
 const RequireEnv = "ROCE_XDP_REQUIRE"
 
 // TB is what the helpers need of *testing.T, *testing.B and *testing.F.

@@ -3,9 +3,13 @@ package netns_test
 import (
 	"fmt"
 	"os"
+	"os/exec"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/roce-xdp/roce-xdp/test/netns"
 )
@@ -56,5 +60,25 @@ func TestRequireRoot(t *testing.T) {
 	}
 	if got == (recorder{}) {
 		t.Error("without root nothing is said")
+	}
+}
+
+// TestMakeDemands: `make test` demands what the machine can have, huge pages only where their
+// number may be raised.
+func TestMakeDemands(t *testing.T) {
+	if _, err := exec.LookPath("make"); err != nil {
+		netns.Missing(t, "make", err.Error())
+	}
+	cmd := exec.Command("make", "-s", "--no-print-directory", "-C", "../..", "--eval", "demanded: ; @echo $(REQUIRE)", "demanded")
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=") // whichever make runs this test
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("make: %v", err)
+	}
+	words := strings.Split(strings.TrimSpace(string(out)), ",")
+	for word, want := range map[string]bool{"root": true, "netns": true, "xdp": true, "hugepages": unix.Access("/proc/sys/vm/nr_hugepages", unix.W_OK) == nil} {
+		if got := slices.Contains(words, word); got != want {
+			t.Errorf("%s is demanded: %v, want %v; all are %q", word, got, want, words)
+		}
 	}
 }
