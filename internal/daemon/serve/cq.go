@@ -2,6 +2,7 @@ package serve
 
 import (
 	"math"
+	"os"
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
@@ -24,28 +25,44 @@ type completions struct {
 	notify *shm.Notifier
 }
 
-// close ends notices: the client sees the end of the stream.
-func (c *completions) close() { _ = c.notify.Close() }
+// newNotices makes the way to wake who waits for a completion queue, and the client's end.
+func (r *resources) newNotices() (*shm.Notifier, *os.File, error) {
+	if err := r.files.take(r.uid); err != nil {
+		return nil, nil, err
+	}
+	notify, theirs, err := shm.NewNotifier()
+	if err != nil {
+		r.files.give(r.uid, 1)
+	}
+	return notify, theirs, err
+}
+
+// endNotices undoes that: the client sees the end of the stream.
+func (r *resources) endNotices(c *completions) error {
+	r.files.give(r.uid, 1)
+	return c.notify.Close()
+}
 
 func createCQ(r *resources, q *request, m *proto.CreateCQ) (any, error) {
 	if m.Entries == 0 || m.Entries > ibv.MaxCQE {
 		return nil, invalid("%d entries: 1 to %d are possible", m.Entries, ibv.MaxCQE)
 	}
-	notify, theirs, err := shm.NewNotifier()
+	notify, theirs, err := r.newNotices()
 	if err != nil {
 		return nil, err
 	}
 	q.give(theirs)
+	c := &completions{notify: notify}
 	p, err := r.ns.CreateCQ(int(m.Entries))
 	if err != nil {
-		_ = notify.Close()
+		_ = r.endNotices(c)
 		return nil, err
 	}
-	c := &completions{p: p.(providerCQ), notify: notify}
+	c.p = p.(providerCQ)
 	h, err := r.cqs.add(c)
 	if err != nil {
 		_ = p.Destroy()
-		c.close()
+		_ = r.endNotices(c)
 		return nil, err
 	}
 	c.p.OnEvent(notify.Notify)
@@ -102,6 +119,5 @@ func destroyCQ(r *resources, _ *request, m *proto.Handle) (any, error) {
 	}
 	r.objects.forget(c.p)
 	r.cqs.drop(m.Handle)
-	c.close()
-	return nil, nil
+	return nil, r.endNotices(c)
 }

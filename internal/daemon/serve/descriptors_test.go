@@ -3,6 +3,7 @@ package serve
 import (
 	"errors"
 	"os"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -86,4 +87,68 @@ func TestOutOfDescriptors(t *testing.T) {
 			witness.must(proto.OpQueryDevice, &proto.Empty{}, &proto.DeviceAttr{})
 		})
 	}
+}
+
+// A user has as many descriptors as are left for others, whatever others have.
+func TestDescriptorsAreShared(t *testing.T) {
+	const anna, ben = 1, 2
+	d := &descriptors{room: 100, of: map[uint32]int{}}
+	all := func(uid uint32) (n int) {
+		for d.take(uid) == nil {
+			n++
+		}
+		return n
+	}
+	if n := all(anna); n != 50 {
+		t.Errorf("the first has %d", n)
+	}
+	if n := all(ben); n != 25 {
+		t.Errorf("the second has %d", n)
+	}
+	if err := d.take(ben); !errors.Is(err, ErrLimit) || !strings.Contains(err.Error(), "the 25 completion queues of this user") {
+		t.Errorf("one more: %v", err)
+	}
+	d.give(anna, 50)
+	if n := all(ben); n != 25 {
+		t.Errorf("without the first, the second has %d more", n)
+	}
+	d.give(ben, 50)
+	if d.used != 0 || len(d.of) != 0 {
+		t.Errorf("%d are used, by %v", d.used, d.of)
+	}
+}
+
+// Completion queues of a user, on all his connections, leave descriptors for others, and
+// give theirs back when they are destroyed, not made after all, or go with a client.
+func TestQueuesOfAUserAreBounded(t *testing.T) {
+	r := newRig(t, Config{})
+	room := func(n int) {
+		r.srv.files.mu.Lock()
+		defer r.srv.files.mu.Unlock()
+		r.srv.files.room = n
+	}
+	room(10)
+	a, b := r.open(t), r.open(t)
+	var last proto.CQReply
+	for i := range 5 {
+		[]*raw{a, b}[i%2].must(proto.OpCreateCQ, &proto.CreateCQ{Entries: 1}, &last) // the last is a's
+	}
+	a.refused(proto.StatusLimit, proto.OpCreateCQ, &proto.CreateCQ{Entries: 1})
+	b.refused(proto.StatusLimit, proto.OpCreateCQ, &proto.CreateCQ{Entries: 1})
+	a.must(proto.OpDestroyCQ, &proto.Handle{Handle: last.Handle}, nil)
+	room(100)
+	scarce(t, lowest(t), func() {
+		if err := b.call(proto.OpCreateCQ, &proto.CreateCQ{Entries: 1}, &proto.CQReply{}); err == nil {
+			t.Error("there was a descriptor left")
+		}
+	})
+	room(10)
+	b.must(proto.OpCreateCQ, &proto.CreateCQ{Entries: 1}, &proto.CQReply{})
+	b.refused(proto.StatusLimit, proto.OpCreateCQ, &proto.CreateCQ{Entries: 1})
+	b.close()
+	waitFor(t, "the end of the client", func() bool { return len(r.srv.Snapshot("")) == 1 })
+	for range 3 {
+		a.must(proto.OpCreateCQ, &proto.CreateCQ{Entries: 1}, &proto.CQReply{})
+	}
+	a.refused(proto.StatusLimit, proto.OpCreateCQ, &proto.CreateCQ{Entries: 1})
 }

@@ -21,6 +21,8 @@ type resources struct {
 	dev    *device
 	ns     *datapath.Client
 	limits *Limits
+	files  *descriptors // of which one is each completion queue's
+	uid    uint32       // whose they are
 
 	mem    *shm.Segments
 	rings  *rings
@@ -78,7 +80,7 @@ func openDevice(s *session, q *request, m *proto.Open) (any, error) {
 // socket of events.
 func newResources(s *session, dev *device) (_ *resources, theirs *os.File, err error) {
 	r := &resources{
-		dev: dev, limits: &s.limits, watch: func(m *datapath.ProcessMemory) { s.srv.watch(s, m) },
+		dev: dev, limits: &s.limits, files: s.srv.files, uid: s.cred.UID, watch: func(m *datapath.ProcessMemory) { s.srv.watch(s, m) },
 		buffers: newTable[proto.Span](kindBuffer, "buffer"),
 		mrs:     newTable[region](kindMR, "memory region"),
 		mws:     newTable[verbs.ProviderMW](kindMW, "memory window"),
@@ -120,7 +122,7 @@ func (r *resources) shut(log *slog.Logger) {
 // free gives back what is left when nobody uses it any more.
 func (r *resources) free(log *slog.Logger) {
 	var errs []error
-	r.cqs.each(func(_ uint64, c *completions) { errs = append(errs, c.notify.Close()) })
+	r.cqs.each(func(_ uint64, c *completions) { errs = append(errs, r.endNotices(c)) })
 	if r.doors != nil {
 		errs = append(errs, r.doors.close())
 	}

@@ -32,8 +32,9 @@ type Config struct {
 
 // Server shares devices out to clients. Its methods are safe for concurrent use.
 type Server struct {
-	cfg Config
-	log *slog.Logger
+	cfg   Config
+	log   *slog.Logger
+	files *descriptors
 
 	mu        sync.Mutex
 	devices   map[string]*device
@@ -65,7 +66,7 @@ func New(cfg Config) *Server {
 		log = slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError + 1}))
 	}
 	return &Server{
-		cfg: cfg, log: log, devices: map[string]*device{}, sessions: map[*session]struct{}{},
+		cfg: cfg, log: log, files: newDescriptors(), devices: map[string]*device{}, sessions: map[*session]struct{}{},
 		users: map[uint32]int{}, listeners: map[net.Listener]struct{}{},
 	}
 }
