@@ -27,7 +27,10 @@ type srq struct {
 	users int  // queue pairs; guarded by the device's lock
 	gone  bool // guarded by the device's lock
 
-	modify sync.Mutex // guards what follows; before the device's and the worker's lock
+	// modify is held from the start of a change to its end; before the device's and the
+	// worker's lock. Who changes what follows has state as well, for a moment.
+	modify sync.Mutex
+	state  sync.Mutex
 	ring   *queue.Ring
 	attr   ibv.SRQAttr // capacities; the limit is the engine's
 }
@@ -129,8 +132,8 @@ func checkSRQ(a *ibv.SRQAttr) error {
 
 // Ring carries the receives.
 func (s *srq) Ring() *queue.Ring {
-	s.modify.Lock()
-	defer s.modify.Unlock()
+	s.state.Lock()
+	defer s.state.Unlock()
 	return s.ring
 }
 
@@ -142,7 +145,8 @@ func (s *srq) Modify(attr *ibv.SRQAttr, mask ibv.SRQAttrMask) error {
 	}
 	s.modify.Lock()
 	defer s.modify.Unlock()
-	ring := s.ring
+	old := s.ring
+	ring := old
 	if mask&ibv.SRQAttrMaxWR != 0 {
 		var err error
 		if ring, err = s.owner.newRing(attr.MaxWR, queue.RecvElemSize(s.attr.MaxSGE)); err != nil {
@@ -153,12 +157,16 @@ func (s *srq) Modify(attr *ibv.SRQAttr, mask ibv.SRQAttrMask) error {
 		if mask&ibv.SRQAttrLimit != 0 {
 			s.t.SetLimit(attr.Limit)
 		}
-	})
-	if ring != s.ring {
-		unused := ring
-		if err == nil {
-			unused = s.ring
+		if ring != old {
+			s.state.Lock()
 			s.ring, s.attr.MaxWR = ring, attr.MaxWR
+			s.state.Unlock()
+		}
+	})
+	if ring != old {
+		unused := old
+		if err != nil {
+			unused = ring
 		}
 		s.owner.freeRing(unused)
 	}
@@ -195,12 +203,12 @@ func (s *srq) move(ring *queue.Ring, maxWR int, f func()) error {
 
 // Query tells the capacities and the armed limit.
 func (s *srq) Query() (attr ibv.SRQAttr, err error) {
-	s.modify.Lock()
-	defer s.modify.Unlock()
 	if err := s.w.acquire(); err != nil {
 		return attr, err
 	}
+	s.state.Lock()
 	attr = s.attr
+	s.state.Unlock()
 	attr.Limit = s.t.Limit()
 	s.w.release(controller)
 	return attr, nil

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"sync"
+	"sync/atomic"
 
 	"github.com/roce-xdp/roce-xdp/internal/proto"
 )
@@ -45,8 +46,10 @@ type Segments struct {
 	closed bool
 	list   []*segment // a segment's number is its index and 1
 	next   [kinds]int // size of the next segment
-	total  int64      // bytes of segments
-	used   int64      // bytes of pieces
+
+	// Who asks does not wait for memory to come or go. Written with the lock held.
+	total atomic.Int64 // bytes of segments
+	used  atomic.Int64 // bytes of pieces
 }
 
 // Piece is a part of a segment: as messages name it, and mapped.
@@ -104,7 +107,7 @@ func (s *Segments) alloc(kind Kind, n, align int, huge bool) (Piece, error) {
 
 func (s *Segments) piece(i, off, n int) Piece {
 	g := s.list[i]
-	s.used += int64(g.pieces[off])
+	s.used.Add(int64(g.pieces[off]))
 	return Piece{
 		Span: proto.Span{Segment: uint32(i + 1), Offset: uint64(off), Size: uint64(n)},
 		Mem:  g.mem.Bytes()[off : off+n : off+n],
@@ -121,7 +124,7 @@ func (s *Segments) grow(kind Kind, n int, huge bool) error {
 		need = roundUp(n, HugePage)
 	}
 	if s.cfg.Limit != 0 {
-		left = int(s.cfg.Limit-s.total) / pageSize * pageSize
+		left = int(s.cfg.Limit-s.total.Load()) / pageSize * pageSize
 		if left < need {
 			return fmt.Errorf("%w: %d bytes wanted, %d of %d are left", ErrLimit, need, left, s.cfg.Limit)
 		}
@@ -138,7 +141,7 @@ func (s *Segments) grow(kind Kind, n int, huge bool) error {
 		s.next[kind] = min(2*s.next[kind], lastSegment)
 	}
 	s.list = append(s.list, g)
-	s.total += int64(len(g.mem.Bytes()))
+	s.total.Add(int64(len(g.mem.Bytes())))
 	return nil
 }
 
@@ -154,7 +157,7 @@ func (s *Segments) Free(span proto.Span) error {
 	if !ok || span.Offset > 1<<46 {
 		return fmt.Errorf("%w: no piece at %d of segment %d", ErrInvalid, span.Offset, span.Segment)
 	}
-	s.used -= int64(n)
+	s.used.Add(-int64(n))
 	return g.release(int(span.Offset))
 }
 
@@ -187,9 +190,7 @@ func (s *Segments) FD(segment uint32) (fd int, size uint64, err error) {
 
 // Bytes are those of pieces, and of segments.
 func (s *Segments) Bytes() (used, total int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.used, s.total
+	return s.used.Load(), s.total.Load()
 }
 
 // segment is nil if there is none of that number.
@@ -210,6 +211,8 @@ func (s *Segments) Close() error {
 	for _, g := range s.list {
 		errs = append(errs, g.mem.Close())
 	}
-	s.list, s.total, s.used = nil, 0, 0
+	s.list = nil
+	s.total.Store(0)
+	s.used.Store(0)
 	return errors.Join(errs...)
 }

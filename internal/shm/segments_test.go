@@ -179,3 +179,25 @@ func TestSegmentsProperty(t *testing.T) {
 		}
 	})
 }
+
+// TestBytesWhileBusy: who asks how much there is does not wait for memory to come or go.
+func TestBytesWhileBusy(t *testing.T) {
+	s := NewSegments(SegmentsConfig{Name: "test"})
+	defer s.Close()
+	p, err := s.Alloc(Buffers, 1<<16, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	used, total := s.Bytes()
+	s.mu.Unlock()
+	if used != 1<<16 || total < used {
+		t.Errorf("%d of %d bytes", used, total)
+	}
+	if err := s.Free(p.Span); err != nil {
+		t.Fatal(err)
+	}
+	if used, now := s.Bytes(); used != 0 || now != total {
+		t.Errorf("%d of %d bytes after all was freed", used, now)
+	}
+}
