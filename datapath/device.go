@@ -77,6 +77,7 @@ type Device struct {
 	closeErr   error
 	cleanup    []func() error // what Close calls last, in reverse
 
+	following sync.Mutex    // held while routes follow a change; before routing
 	routing   sync.Mutex    // held while routes are altered and applied; before mu
 	changes   atomic.Uint64 // to what routes are made of, counted with mu
 	rerouting chan struct{} // has an element when routes are to be looked up again

@@ -80,3 +80,39 @@ func TestRingsAreFreedUnlocked(t *testing.T) {
 		t.Errorf("%d rings were made and %d freed, want %d", made, freed, want)
 	}
 }
+
+// TestShownWhileResized: what is copied for a while is shown to who asks meanwhile, as it
+// was before.
+func TestShownWhileResized(t *testing.T) {
+	r := newRig(t, rigOptions{})
+	c, _ := client(t, r.a, &ClientConfig{Name: "client"})
+	pd, err := c.AllocPD()
+	must(t, err)
+	p, err := c.CreateCQ(8)
+	must(t, err)
+	s, err := c.CreateSRQ(&verbs.ProviderSRQInit{PD: pd, Attr: ibv.SRQAttr{MaxWR: 8, MaxSGE: 1}})
+	must(t, err)
+	q, srq := p.(*cq), s.(*srq)
+	q.resizing.Lock() // as who copies has it
+	defer q.resizing.Unlock()
+	srq.modify.Lock()
+	defer srq.modify.Unlock()
+	to, err := c.newCQRing(64)
+	must(t, err)
+	m, err := q.startMove(to, 64)
+	must(t, err)
+	all, err := r.a.Resources()
+	must(t, err)
+	if len(all.CQs) != 1 || all.CQs[0].Entries != 8 || len(all.SRQs) != 1 || all.SRQs[0].MaxWR != 8 {
+		t.Errorf("%+v and %+v, want 8 entries each", all.CQs, all.SRQs)
+	}
+	if s := lockedBy(r.a); s != "" {
+		t.Errorf("a queue is copied with %s", s)
+	}
+	if a, err := p.Query(); err != nil || a.Entries != 8 || p.Ring() == to || s.Ring() == nil {
+		t.Errorf("%+v, %v", a, err)
+	}
+	m.Copy()
+	m.Finish()
+	q.ring.Store(to)
+}

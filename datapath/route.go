@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/wire"
@@ -94,6 +95,19 @@ func (d *Device) setRoute(q *qp, r route) {
 // with the device's lock, in parts. A route that was found before is not taken once this
 // has begun, so all that are not seen have been found since.
 func (d *Device) rebuildPaths(change func(r *route) bool) {
+	d.following.Lock() // the last change of the world is the last of each route
+	defer d.following.Unlock()
+	d.mu.Lock()
+	d.changes.Add(1)
+	d.mu.Unlock()
+	d.changeHandles(change)
+	for part := range slices.Chunk(keysOf(d, d.qps), walkStep) {
+		d.rebuildSome(part, change)
+	}
+}
+
+// rebuildSome does that for a part of the queue pairs.
+func (d *Device) rebuildSome(part []*qp, change func(r *route) bool) {
 	type update struct {
 		q  *qp
 		at whereabouts
@@ -101,11 +115,7 @@ func (d *Device) rebuildPaths(change func(r *route) bool) {
 	var updates []update
 	d.routing.Lock() // who alters a route last also applies it last
 	defer d.routing.Unlock()
-	d.mu.Lock()
-	d.changes.Add(1)
-	d.mu.Unlock()
-	d.changeHandles(change)
-	walk(d, keysOf(d, d.qps), func(q *qp) {
+	walk(d, part, func(q *qp) {
 		if !q.route.set || !change(&q.route) {
 			return
 		}
