@@ -131,7 +131,8 @@ func checkTarget(attr *QPInitAttr) error {
 
 // OpenQP opens the target with number num that somebody else has made in the domain
 // (ibv_open_qp). It lives until all who have made or opened it have destroyed it;
-// each of them gets its asynchronous events.
+// each of them gets its asynchronous events. It is ErrLimit when it is open 1024 times,
+// or the program has as many queue pairs as it may.
 func (d *XRCD) OpenQP(num uint32) (*QP, error) {
 	return d.target("open qp", 0, func() (ProviderQP, error) { return d.ctx.p.OpenQP(d.handle, num) })
 }
