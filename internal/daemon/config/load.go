@@ -94,7 +94,7 @@ func readFile(c *Config, file string) error {
 		var errs []error
 		for _, e := range unknown.Errors {
 			line, _ := e.Position()
-			errs = append(errs, fmt.Errorf("%w: %s:%d: unknown key %s", ErrConfig, file, line, strings.Join(e.Key(), ".")))
+			errs = append(errs, fmt.Errorf("%w: %s:%d: unknown key %s%s", ErrConfig, file, line, strings.Join(e.Key(), "."), hint(e.Key())))
 		}
 		return errors.Join(errs...)
 	}
@@ -103,11 +103,19 @@ func readFile(c *Config, file string) error {
 		line, _ := bad.Position()
 		what := strings.TrimPrefix(bad.Error(), "toml: ")
 		if key := strings.Join(bad.Key(), "."); key != "" {
-			what = key + ": " + plain(what)
+			what = key + ": " + plain(what) + hint(bad.Key())
 		}
 		return fmt.Errorf("%w: %s:%d: %s", ErrConfig, file, line, what)
 	}
 	return fmt.Errorf("%w: %s: %w", ErrConfig, file, err)
+}
+
+// hint says how interfaces are written, where they are written otherwise.
+func hint(key []string) string {
+	if len(key) != 1 || key[0] != "interface" && key[0] != "interfaces" {
+		return ""
+	}
+	return ": each interface is a table: [interface.eth0]"
 }
 
 // plain takes the names of Go's types out of a decoder's message.

@@ -188,6 +188,9 @@ func TestFileErrors(t *testing.T) {
 	}{
 		{"unknown key", "user = \"a\"\nusr = \"b\"\n", []string{":2: unknown key usr"}},
 		{"unknown keys of tables", "[interface.eth0]\nfoo = 1\n[[allow]]\nbar = 2\n", []string{":2: unknown key interface.eth0.foo", ":4: unknown key allow.bar"}},
+		{"interfaces as a list", "user = \"a\"\ninterfaces = [\"eth0\"]\n", []string{":2: unknown key interfaces: each interface is a table: [interface.eth0]"}},
+		{"interfaces as tables in a list", "[[interface]]\nname = \"eth0\"\n", []string{":1: interface: ", ": each interface is a table: [interface.eth0]"}},
+		{"interfaces as text", "interface = \"eth0\"\n", []string{":1: interface: ", ": each interface is a table: [interface.eth0]"}},
 		{"unknown table", "[interface.eth0]\n\n[polcy]\n", []string{":3: unknown key polcy"}},
 		{"syntax", "user = \n", []string{":1: "}},
 		{"twice", "user = \"a\"\nuser = \"b\"\n", []string{":2: ", "already defined"}},
