@@ -213,7 +213,7 @@ func (c *Client) admit(n *int, limit int, what string) error {
 	case c.gone():
 		return ErrClosed
 	case *n >= limit:
-		return fmt.Errorf("%w: %d %s are all that may exist at a time", ErrLimit, limit, what)
+		return fmt.Errorf("%w: %d %s are all that may exist at a time: destroy some, or have the limit raised", ErrLimit, limit, what)
 	}
 	*n++
 	return nil
