@@ -78,10 +78,15 @@ func (d *Daemon) logOpen(name string, dev *datapath.Device) {
 // watch reports what happens to a device, until that is closed.
 func (d *Daemon) watch(name string, dev *datapath.Device, events verbs.ProviderEvents) {
 	defer events.Close()
+	known := name
 	for {
 		e, err := events.NextEvent(context.Background())
 		if err != nil {
 			return
+		}
+		if now := dev.Name(); now != known {
+			known = now
+			d.log.Warn("interface renamed: the device keeps its name until the configuration has the new one", "device", name, "interface", now)
 		}
 		switch e.Type {
 		case verbs.EventDeviceFatal:

@@ -51,7 +51,7 @@ func linkRow(v *device, dev *datapath.Device) control.Row {
 	}
 	row = append(row, control.Row{
 		{Key: "state", Value: p.State.String()}, {Key: "physical_state", Value: physical},
-		{Key: "netdev", Value: v.name}, {Key: "netdev_index", Value: p.IfIndex},
+		{Key: "netdev", Value: dev.Name()}, {Key: "netdev_index", Value: p.IfIndex},
 		{Key: "active_mtu", Value: p.ActiveMTU.Bytes()}, {Key: "link_mtu", Value: p.LinkMTU}, {Key: "speed_mbps", Value: p.SpeedMbps},
 		{Key: "mac", Value: p.MAC.String()}, {Key: "xdp", Value: a.XDPMode}, {Key: "zero_copy", Value: a.ZeroCopy},
 		{Key: "workers", Value: a.NumWorkers},

@@ -63,6 +63,8 @@ func Serves(ifname string) (bool, error) {
 	}
 	for i := range all {
 		switch {
+		case all[i].Name != ifname && isHere(&all[i], ifname): // it was renamed since
+			return true, nil
 		case all[i].Name != ifname:
 		case sameHere(&all[i]):
 			return true, nil
@@ -78,9 +80,15 @@ func Serves(ifname string) (bool, error) {
 // one name stands for many interfaces. Where there is no such interface, as in a
 // container, only the daemon's can be meant.
 func sameHere(d *verbs.DeviceInfo) bool {
-	i, err := net.InterfaceByName(d.Name)
+	_, err := net.InterfaceByName(d.Name)
+	return err != nil || isHere(d, d.Name)
+}
+
+// isHere reports whether a daemon's device is that of the interface of a name here.
+func isHere(d *verbs.DeviceInfo, ifname string) bool {
+	i, err := net.InterfaceByName(ifname)
 	if err != nil {
-		return true
+		return false
 	}
 	here, err := resolve.Namespace()
 	return err == nil && here == d.NetNS && i.Index == d.IfIndex

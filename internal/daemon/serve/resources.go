@@ -138,16 +138,30 @@ func (r *resources) free(log *slog.Logger) {
 	}
 }
 
-// find is a device that limits let a client open.
+// find is a device that limits let a client open: that of the name, or else the one whose
+// interface has it by now.
 func (s *Server) find(name string, l *Limits) (*device, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d := s.devices[name]
+	if d == nil {
+		d = s.onInterface(name)
+	}
 	switch {
-	case d != nil && l.allows(name):
+	case d != nil && l.allows(d.name):
 		return d, nil
 	case d != nil:
 		return nil, fmt.Errorf("%w: the daemon's policy does not let this user open %s", verbs.ErrPermission, name)
 	}
 	return nil, fmt.Errorf("%w: this daemon has no device %q", verbs.ErrNoDevice, name)
+}
+
+// onInterface is the device whose interface was renamed to name. The lock is held.
+func (s *Server) onInterface(name string) *device {
+	for _, d := range s.devices {
+		if d.ctx.Name() == name {
+			return d
+		}
+	}
+	return nil
 }
