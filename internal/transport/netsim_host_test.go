@@ -26,9 +26,10 @@ type simHost struct {
 	qps  []*simQP
 	turn int // of qps, who is polled next
 
-	ready  mono.Time // when the ring has room again
-	asleep mono.Time // until when the host does nothing
-	inbox  [][]byte  // what has come meanwhile
+	ready  mono.Time     // when the ring has room again
+	asleep mono.Time     // until when the host does nothing
+	inbox  [][]byte      // what has come meanwhile
+	each   time.Duration // that a packet of inbox takes
 	pkt    wire.Packet
 	refs   uint64
 	kept   int
@@ -66,12 +67,18 @@ func (h *simHost) next() mono.Time {
 // pause lets the host do nothing for some time, as one does whose CPU others use.
 func (h *simHost) pause(d time.Duration) { h.asleep = h.sim.now.Add(d) }
 
-// wake handles what has come while the host slept.
+// wake handles what has come while the host slept: all at once, or one packet at a
+// time where each takes some.
 func (h *simHost) wake() {
-	for _, frame := range h.inbox {
+	n := len(h.inbox)
+	if h.each > 0 && n > 0 {
+		n = 1
+		h.pause(h.each)
+	}
+	for _, frame := range h.inbox[:n] {
 		h.handle(frame)
 	}
-	h.inbox = h.inbox[:0]
+	h.inbox = h.inbox[n:]
 }
 
 // transmit polls queue pairs in turns until none has anything or the ring is full.
@@ -124,7 +131,7 @@ func (h *simHost) send(q *simQP, in *Intent) {
 }
 
 func (h *simHost) receive(frame []byte) {
-	if h.sim.now < h.asleep {
+	if h.sim.now < h.asleep || len(h.inbox) > 0 {
 		h.inbox = append(h.inbox, frame)
 		return
 	}

@@ -41,6 +41,8 @@ type pairHost struct {
 	sq, rq   *queue.Producer
 	scq, rcq *queue.Consumer
 	nextApp  mono.Time
+	asleep   mono.Time // until when the host does nothing; see pairParams.stalls
+	inbox    [][]byte  // what has come meanwhile
 	ipID     uint16
 
 	frames  map[uint64][][]byte // kept by the queue pair, by reference
@@ -172,7 +174,15 @@ func (h *pairHost) note(format string, args ...any) {
 }
 
 // next is when the host must be looked at, apart from arrivals.
-func (h *pairHost) next() mono.Time { return mono.Min(h.nextApp, h.due()) }
+func (h *pairHost) next() mono.Time {
+	if len(h.inbox) > 0 {
+		return h.asleep
+	}
+	if due := mono.Min(h.nextApp, h.due()); due != mono.Never {
+		return later(due, h.asleep)
+	}
+	return mono.Never
+}
 
 // due is when the engine must be driven.
 func (h *pairHost) due() mono.Time {

@@ -47,7 +47,10 @@ func TestPair(t *testing.T) {
 
 // runPair reports whether a side ran out of retries.
 func runPair(t *testing.T, p pairParams) (gaveUp bool) {
-	w := newPairWorld(t, p)
+	return runPairWorld(newPairWorld(t, p))
+}
+
+func runPairWorld(w *pairWorld) (gaveUp bool) {
 	for _, h := range w.hosts {
 		h.writeProgram(w.ops[h.end])
 	}

@@ -36,6 +36,7 @@ type pairParams struct {
 	fromB      simnet.Conditions
 	eager      bool // post everything at once, receives first
 	lateRecvs  bool // post all sends at once, but receives one by one, recvPause apart
+	stalls     bool // now and then a host stands still, and then takes packet by packet what has come
 	rec        worldRecorder
 }
 
@@ -85,7 +86,7 @@ func (p *pairParams) lossless() bool {
 
 // perfect reports whether the link neither loses nor reorders anything.
 func (w *pairWorld) perfect() bool {
-	if w.disturbed {
+	if w.disturbed || w.stalls {
 		return false
 	}
 	good := func(c simnet.Conditions) bool {
@@ -162,6 +163,9 @@ func (w *pairWorld) run(until func() bool) {
 		acts := w.link.Next() <= w.now
 		w.deliver()
 		for _, h := range w.hosts {
+			if w.stalls && !h.awake() {
+				continue
+			}
 			if h.nextApp <= w.now {
 				h.app()
 			}
@@ -207,6 +211,9 @@ func (w *pairWorld) deliver() {
 			to, frame, ok := w.link.Receive(w.now)
 			if !ok {
 				break
+			}
+			if w.hosts[to].absent(frame) {
+				continue
 			}
 			w.hosts[to].receive(frame)
 			touched[to] = true

@@ -241,9 +241,12 @@ func (q *QP) reqOverdue(now mono.Time) {
 		q.reqDistrust(now)
 	case f.lost || r.una.Less(f.end):
 		q.reqRepeatLost(now)
+	case r.late.state == lateHope:
+		q.reqDespair(now)
 	case r.una.Less(r.nxt):
 		q.env.count(TailProbes)
 		f.repeats = min(f.repeats+1, maxRepeats)
+		f.when = now
 		q.reqAsk(now, askProbe)
 	}
 }
@@ -257,11 +260,10 @@ func (q *QP) reqAgain(now mono.Time) mono.Time {
 	}
 	probing := f.asking && f.why == askProbe && r.una.Less(f.askEnd)
 	if f.lost || !probing && (f.asking || r.una.Less(f.end)) {
-		d := firstRepeatWait
-		if r.rtt.known() {
-			d = max(r.rtt.timeout(), minRepeatWait)
-		}
-		return now.Add(d << f.repeats)
+		return now.Add(r.repeatWait() << f.repeats)
+	}
+	if r.late.state == lateHope {
+		return now.Add(q.reqPrompt())
 	}
 	if f.link != linkLossy || !r.rtt.known() || q.attr.Timeout == 0 {
 		return mono.Never
@@ -270,20 +272,21 @@ func (q *QP) reqAgain(now mono.Time) mono.Time {
 	return now.Add(d << f.repeats)
 }
 
+// repeatWait is how long an answer may take that is known to be lost unless it has
+// come by then.
+func (r *requester) repeatWait() time.Duration {
+	if !r.rtt.known() {
+		return firstRepeatWait
+	}
+	return max(r.rtt.timeout(), minRepeatWait)
+}
+
 // reqJudge looks, after progress, at what it says about repairs; by tells that it
 // was an acknowledgement, which says how much the responder has and not more.
 func (q *QP) reqJudge(now mono.Time, by progressBy) {
 	r := &q.req
 	f := &r.fix
 	f.lost, f.repeats, f.again = false, 0, mono.Never
-	if f.link == linkSuspect {
-		// A peer that answers a repetition as fast as it answers always has missed what
-		// was repeated. One that was slow is slow at any other time.
-		f.link = linkClean
-		if r.rtt.known() && now <= f.when.Add(max(r.rtt.timeout(), minRepeatWait)) {
-			f.link = linkLossy
-		}
-	}
 	if !f.asking || r.una.Less(f.askEnd) {
 		return
 	}

@@ -188,11 +188,11 @@ func TestRepairOfTheTail(t *testing.T) {
 }
 
 // An answer as fast as ever to what the timer repeated shows a loss; one that comes
-// at some other time a slow peer.
+// at some other time a slow peer, which is given more time.
 func TestRepairSuspicion(t *testing.T) {
 	for _, c := range []struct {
 		answer, wait time.Duration
-	}{{100 * time.Microsecond, reqTimeout / tailShare}, {13 * time.Millisecond, reqTimeout}} {
+	}{{100 * time.Microsecond, reqTimeout / tailShare}, {13 * time.Millisecond, 2 * reqTimeout}} {
 		lossyRig(t, func(r *reqRig) {
 			r.qp.req.fix.link = linkClean
 			r.send(1)

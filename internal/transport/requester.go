@@ -57,6 +57,7 @@ type requester struct {
 	restarted bool   // a NAK or gap caused a restart and there was no progress since
 
 	fix    repair
+	late   lateness
 	kept   keptList // responses that came after a gap
 	rtt    rttMeter
 	timing bool // of rttPSN, sent at rttAt
@@ -116,6 +117,7 @@ func (r *requester) startAt(p psn.PSN) {
 	r.una, r.nxt, r.max, r.assign, r.redo = p, p, p, p, p
 	r.acked, r.spilled = p, p
 	r.fix.startAt(p)
+	r.late = lateness{}
 	r.timing = false
 	r.state = reqIdle
 	r.credits, r.unasked, r.probing = 0, 0, 0

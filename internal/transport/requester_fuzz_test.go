@@ -295,6 +295,9 @@ func (f *reqFuzz) checkRepair() {
 	if r.acked.Less(r.una) || r.max.Less(r.acked) || r.spilled.Less(r.una) || r.max.Less(r.spilled) {
 		f.Fatalf("acked %d spilled %d, una %d max %d", r.acked.Sub(f.start), r.spilled.Sub(f.start), r.una.Sub(f.start), r.max.Sub(f.start))
 	}
+	if l := &r.late; l.state == lateHope && (!r.una.Less(l.end) || r.max.Less(l.end) || r.inflight() > 0 && r.due > f.now && x.again == mono.Never) {
+		f.Fatalf("hopes for answers up to %d until %d, una %d max %d", l.end.Sub(f.start), x.again, r.una.Sub(f.start), r.max.Sub(f.start))
+	}
 	for i := range r.kept.count {
 		if p := r.kept.ref(i).psn; !r.una.Less(p) || !p.Less(r.max) || !f.owner(p).kind.answered() {
 			f.Fatalf("PSN %d is kept, una %d max %d", p.Sub(f.start), r.una.Sub(f.start), r.max.Sub(f.start))

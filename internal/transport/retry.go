@@ -17,14 +17,15 @@ const (
 )
 
 // reqAckDeadline is when the local ACK timeout ends that starts now; the
-// timeout 0 never ends. Repeated timeouts without progress last longer, up to
-// four times as long, as the specification leaves room for: a peer that is late
-// because it is busy must not be buried under repetitions.
+// timeout 0 never ends. Repeated timeouts without progress last longer, and those
+// of a peer that was late not long ago, up to four times as long, as the
+// specification leaves room for: a peer that is late because it is busy must not be
+// buried under repetitions.
 func (q *QP) reqAckDeadline(now mono.Time) mono.Time {
 	if q.attr.Timeout == 0 {
 		return mono.Never
 	}
-	return now.Add(ackTimeout(q.attr.Timeout) << min(q.req.timeouts, maxBackoff))
+	return now.Add(ackTimeout(q.attr.Timeout) << q.req.backoff(now))
 }
 
 // ackTimeout is the local ACK timeout of a code that is not 0.
@@ -40,6 +41,10 @@ func (q *QP) reqProgress(now mono.Time, by progressBy) {
 		if r.probing *= 2; r.probing >= q.env.Window {
 			r.probing = 0
 		}
+	}
+	q.reqSuspect(now)
+	if r.late.state != lateCalm {
+		q.reqHope(now) // before the timer starts, for what counts as sent
 	}
 	r.redo = later(r.redo, r.una)
 	r.due = now // the window has moved
@@ -62,6 +67,7 @@ func (r *requester) rewind() {
 	r.ackTimer = mono.Never
 	r.timing = false
 	r.fix.rest(r.una)
+	r.late.state = lateCalm
 }
 
 // reqExpire runs the deadlines that have passed.
@@ -89,6 +95,7 @@ func (q *QP) reqExpire(now mono.Time) {
 		q.releaseEnds()
 		q.env.count(LocalAckTimeoutErr)
 		q.reqRepeat(now)
+		r.late.state, r.late.counted = lateDoubt, false
 	}
 	if now >= r.fix.again {
 		q.reqOverdue(now)
