@@ -172,15 +172,32 @@ func TestOneRestartForABurstOfSequenceNaks(t *testing.T) {
 
 func TestFewPacketsAfterATimeout(t *testing.T) {
 	c := RC(t, "6.5-15")
-	var all []Packet
+	all := sixtySends(c)
+	c.At(Timeout).Sends(all[:16]...)
+	c.After(Timeout).Quiet()
+	c.At(3 * Timeout).Sends(all[:8]...)
+	c.Gets(Ack(0)) // at once
+	c.Completes(Done(1))
+	c.Sends(all[8 : 1+16]...)
+}
+
+func TestNothingMoreIsRepeatedForALatePeer(t *testing.T) {
+	c := RC(t, "6.5-16")
+	all := sixtySends(c)
+	c.At(Timeout).Sends(all[:16]...)
+	c.After(Timeout / 2)
+	for k := range all {
+		c.Gets(Ack(k))
+		c.Completes(Done(uint64(k + 1)))
+		c.Quiet()
+	}
+}
+
+func sixtySends(c *Stage) (all []Packet) {
 	for k := range 60 {
 		c.Post(Send(1))
 		all = append(all, SendOnly(k).AckReq())
 	}
 	c.Sends(all...)
-	c.At(Timeout).Sends(all[:16]...)
-	c.After(Timeout).Quiet()
-	c.Gets(Ack(0))
-	c.Completes(Done(1))
-	c.Sends(all[16 : 1+32]...)
+	return all
 }
