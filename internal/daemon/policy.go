@@ -66,7 +66,7 @@ func (p *policy) set(c *config.Config) error {
 func limits(c config.Limits) serve.Limits {
 	return serve.Limits{
 		Clients: value(c.Clients), QPs: value(c.QPs), CQs: value(c.CQs), SRQs: value(c.SRQs), MRs: value(c.MRs), PDs: value(c.PDs),
-		AHs: value(c.AHs), XRCDs: value(c.XRCDs), CMIDs: value(c.CMIDs),
+		AHs: value(c.AHs), XRCDs: value(c.XRCDs), CMIDs: value(c.CMIDs), Groups: value(c.MulticastAttach),
 		Memory: uint64(value(c.Bytes)), Registered: uint64(value(c.Registered)), BytesPerSecond: uint64(value(c.Rate)) / 8,
 		Messages:   uint64(value(c.MessageRate)),
 		NoIndirect: c.OwnMemory != nil && !*c.OwnMemory, Privileged: value(c.Privileged),

@@ -95,6 +95,7 @@ max_pds = 6
 max_ahs = 7
 max_xrcds = 8
 max_cm_ids = 9
+max_mcast_attach = 14
 max_bytes = "10B"
 max_registered = "11B"
 max_rate = "96Mbit"
@@ -104,7 +105,7 @@ privileged = true
 `)
 	got, err := p.decide(shm.Cred{UID: 9})
 	want := serve.Limits{
-		Devices: []string{"eth0"}, Clients: 1, QPs: 2, CQs: 3, SRQs: 4, MRs: 5, PDs: 6, AHs: 7, XRCDs: 8, CMIDs: 9,
+		Devices: []string{"eth0"}, Clients: 1, QPs: 2, CQs: 3, SRQs: 4, MRs: 5, PDs: 6, AHs: 7, XRCDs: 8, CMIDs: 9, Groups: 14,
 		Memory: 10, Registered: 11, BytesPerSecond: 12_000_000, Messages: 13, NoIndirect: true, Privileged: true,
 	}
 	if d := cmp.Diff(want, got); err != nil || d != "" {

@@ -19,6 +19,8 @@ type Limits struct {
 	XRCDs *int `toml:"max_xrcds"`
 	CMIDs *int `toml:"max_cm_ids"`
 
+	MulticastAttach *int `toml:"max_mcast_attach"` // queue pairs' attachments to groups
+
 	Bytes      *Size `toml:"max_bytes"`      // of queues and buffers that it shares with the daemon
 	Registered *Size `toml:"max_registered"` // that its regions cover
 

@@ -96,6 +96,7 @@ max_pds = 6
 max_ahs = 7
 max_xrcds = 8
 max_cm_ids = 9
+max_mcast_attach = 14
 max_registered = "2TiB"
 max_rate = "100Mbit"
 max_message_rate = 1000

@@ -52,7 +52,7 @@ func (d *device) open(s *session, r *resources) (*datapath.Client, error) {
 		Bells: r.doors.bells, WakeFDs: r.doors.wakers(),
 		Privileged: l.Privileged,
 		Limits: datapath.Limits{
-			PDs: l.PDs, MRs: l.MRs, CQs: l.CQs, QPs: l.QPs, SRQs: l.SRQs, AHs: l.AHs, XRCDs: l.XRCDs, Bytes: l.Registered,
+			PDs: l.PDs, MRs: l.MRs, CQs: l.CQs, QPs: l.QPs, SRQs: l.SRQs, AHs: l.AHs, XRCDs: l.XRCDs, Groups: l.Groups, Bytes: l.Registered,
 			Messages: l.Messages, BytesPerSecond: l.BytesPerSecond,
 		},
 	})

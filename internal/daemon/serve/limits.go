@@ -22,6 +22,7 @@ type Limits struct {
 	PDs     int
 	AHs     int
 	XRCDs   int
+	Groups  int // attachments to multicast groups
 	CMIDs   int // ids of the connection manager
 
 	Memory     uint64 // bytes of queues and buffers, which the daemon shares with the client
@@ -40,7 +41,7 @@ type Limits struct {
 
 // DefaultLimits are those of a client of which the policy says nothing else.
 var DefaultLimits = Limits{
-	Clients: 256, QPs: 16384, CQs: 16384, SRQs: 1024, MRs: 65536, PDs: 4096, AHs: 16384, XRCDs: 256, CMIDs: 16384,
+	Clients: 256, QPs: 16384, CQs: 16384, SRQs: 1024, MRs: 65536, PDs: 4096, AHs: 16384, XRCDs: 256, Groups: 1024, CMIDs: 16384,
 	Memory: 1 << 30, Registered: 1 << 40,
 }
 
@@ -49,7 +50,7 @@ func (l Limits) withDefaults() Limits {
 	d := &DefaultLimits
 	for _, f := range []struct{ v, def *int }{
 		{&l.Clients, &d.Clients}, {&l.QPs, &d.QPs}, {&l.CQs, &d.CQs}, {&l.SRQs, &d.SRQs}, {&l.MRs, &d.MRs},
-		{&l.PDs, &d.PDs}, {&l.AHs, &d.AHs}, {&l.XRCDs, &d.XRCDs}, {&l.CMIDs, &d.CMIDs},
+		{&l.PDs, &d.PDs}, {&l.AHs, &d.AHs}, {&l.XRCDs, &d.XRCDs}, {&l.Groups, &d.Groups}, {&l.CMIDs, &d.CMIDs},
 	} {
 		if *f.v <= 0 {
 			*f.v = *f.def

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"net/netip"
 	"os"
 	"testing"
 
@@ -237,7 +238,7 @@ func TestBusy(t *testing.T) {
 }
 
 func TestLimits(t *testing.T) {
-	lim := Limits{QPs: 1, CQs: 1, SRQs: 1, MRs: 3, PDs: 1, AHs: 1, XRCDs: 1, CMIDs: 1, Memory: 4 << 20, Registered: bufferSize}
+	lim := Limits{QPs: 1, CQs: 1, SRQs: 1, MRs: 3, PDs: 1, AHs: 1, XRCDs: 1, Groups: 1, CMIDs: 1, Memory: 4 << 20, Registered: bufferSize}
 	r := newRig(t, Config{Policy: func(Cred) (Limits, error) { return lim, nil }})
 	w := r.open(t)
 	k := makeKit(w)
@@ -257,9 +258,18 @@ func TestLimits(t *testing.T) {
 	makeKit(w).destroy(w)
 	var a proto.DeviceAttr
 	w.must(proto.OpQueryDevice, &proto.Empty{}, &a)
-	if a.MaxQP != 1 || a.MaxPD != 1 || a.MaxMRSize != bufferSize {
-		t.Errorf("the device tells of %d queue pairs, %d domains, regions of %d bytes", a.MaxQP, a.MaxPD, a.MaxMRSize)
+	if a.MaxQP != 1 || a.MaxPD != 1 || a.MaxMRSize != bufferSize || a.MaxMcastTotal != 1 {
+		t.Errorf("the device tells of %d queue pairs, %d domains, regions of %d bytes, %d attachments", a.MaxQP, a.MaxPD, a.MaxMRSize, a.MaxMcastTotal)
 	}
+	var ud kit
+	w.must(proto.OpAllocPD, &proto.Empty{}, &ud.pd)
+	w.must(proto.OpCreateCQ, &proto.CreateCQ{Entries: 1}, &ud.cq)
+	w.must(proto.OpCreateQP, qpOf(&ud, ibv.QPTypeUD), &ud.qp)
+	group := func(last byte) *proto.Mcast {
+		return &proto.Mcast{Handle: ud.qp.Handle, Group: ibv.GIDOf(netip.AddrFrom4([4]byte{239, 1, 2, last}))}
+	}
+	w.must(proto.OpAttachMcast, group(1), nil)
+	w.refused(proto.StatusLimit, proto.OpAttachMcast, group(2))
 }
 
 // All that a client had is gone when it is, and when it has opened nothing too.

@@ -20,7 +20,7 @@ func queryDevice(r *resources, _ *request, _ *proto.Empty) (any, error) {
 	for _, f := range []struct {
 		v   *uint32
 		max int
-	}{{&rep.MaxQP, l.QPs}, {&rep.MaxCQ, l.CQs}, {&rep.MaxSRQ, l.SRQs}, {&rep.MaxMR, l.MRs}, {&rep.MaxMW, l.MRs}, {&rep.MaxPD, l.PDs}, {&rep.MaxAH, l.AHs}, {&rep.MaxXRCD, l.XRCDs}} {
+	}{{&rep.MaxQP, l.QPs}, {&rep.MaxCQ, l.CQs}, {&rep.MaxSRQ, l.SRQs}, {&rep.MaxMR, l.MRs}, {&rep.MaxMW, l.MRs}, {&rep.MaxPD, l.PDs}, {&rep.MaxAH, l.AHs}, {&rep.MaxXRCD, l.XRCDs}, {&rep.MaxMcastGrp, l.Groups}, {&rep.MaxMcastTotal, l.Groups}} {
 		*f.v = min(*f.v, uint32(f.max))
 	}
 	rep.MaxMRSize = min(rep.MaxMRSize, l.Registered)
