@@ -27,15 +27,9 @@ type local struct{ dev *verbs.Context }
 func (l local) Open(sink func(cmfsm.Event)) (Client, error) {
 	engines.mu.Lock()
 	defer engines.mu.Unlock()
-	e := engines.of[l.dev]
-	if e == nil {
-		var err error
-		if e, err = newEngine(l.dev); err != nil {
-			return nil, err
-		}
-		engines.of[l.dev] = e
-		e.watcher.Go(e.watch)
-		go e.run()
+	e, err := engineOf(l.dev)
+	if err != nil {
+		return nil, err
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()

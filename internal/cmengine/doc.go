@@ -9,7 +9,7 @@
 // Package cm, through [Service] and [Client]: a client has ids, makes calls by
 // them and is told of their events. Several clients share a device's engine, each is
 // an owner in the machine and ends with all that it has. The engine runs while it
-// has clients, or connections whose end is still on its way.
+// has clients, an [Attendance], or connections whose end is still on its way.
 //
 // The interface is drawn so that its two sides may be in different processes: all that
 // goes through it are values. A daemon that owns a device opens a client of the

@@ -34,6 +34,8 @@ type Engine struct {
 	mu        sync.Mutex // guards what follows and m
 	m         *cmfsm.Machine
 	clients   map[cmfsm.Owner]*client
+	attended  int  // by so many
+	leaving   bool // the last of them waits for the end, and nobody joins
 	lastOwner cmfsm.Owner
 	paths     map[cmfsm.Path]*path
 	resolving int
@@ -185,7 +187,9 @@ func (e *Engine) drain() {
 }
 
 // idle says whether nobody needs the engine. The lock is held.
-func (e *Engine) idle() bool { return len(e.clients) == 0 && e.m.Len() == 0 && e.resolving == 0 }
+func (e *Engine) idle() bool {
+	return e.attended == 0 && len(e.clients) == 0 && e.m.Len() == 0 && e.resolving == 0
+}
 
 // end ends an engine whose device is gone, and tells the clients.
 func (e *Engine) end() {

@@ -151,7 +151,7 @@ func (e *Engine) send(mad *cmfsm.MAD) {
 	key := mad.Path
 	p := e.paths[key]
 	if p == nil {
-		if e.resolving >= maxResolving {
+		if e.resolving >= maxResolving || e.leaving {
 			e.count[ctrNoPath]++
 			return
 		}

@@ -20,6 +20,7 @@ type device struct {
 	workers int
 	states  *shm.Memory // of the workers: clients only read it
 	cm      cmengine.Service
+	gsi     gsi
 	removed atomic.Bool
 }
 
@@ -33,7 +34,7 @@ func newDevice(ctx *verbs.Context) (*device, error) {
 	if err != nil {
 		return nil, fmt.Errorf("serve: %w", err)
 	}
-	d := &device{name: ctx.Name(), ctx: ctx, dev: dev, workers: a.NumWorkers, cm: cmengine.Of(ctx)}
+	d := &device{name: ctx.Name(), ctx: ctx, dev: dev, workers: a.NumWorkers, cm: cmengine.Of(ctx), gsi: gsi{ctx: ctx}}
 	if d.states, err = newStates(a.NumWorkers); err != nil {
 		return nil, fmt.Errorf("serve: states of the workers of %s: %w", d.name, err)
 	}
@@ -60,6 +61,7 @@ func (d *device) open(s *session, r *resources) (*datapath.Client, error) {
 
 // close gives back what the server has on the device, which may have ended.
 func (d *device) close() error {
+	d.gsi.close()
 	if err := d.dev.PublishStates(nil, nil); err != nil && !errors.Is(err, verbs.ErrClosed) {
 		return fmt.Errorf("serve: states of the workers of %s: %w", d.name, err)
 	}

@@ -53,7 +53,14 @@ func createQP(r *resources, _ *request, m *proto.CreateQP) (any, error) {
 	if err := checkCap(init); err != nil {
 		return nil, err
 	}
-	p, err := r.ns.CreateQP(init)
+	create := func() (verbs.ProviderQP, error) { return r.ns.CreateQP(init) }
+	var p verbs.ProviderQP
+	var err error
+	if init.Type == ibv.QPTypeGSI && r.limits.Privileged {
+		p, err = r.dev.gsi.lend(create)
+	} else {
+		p, err = create()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -95,6 +102,9 @@ func (r *resources) addQP(p verbs.ProviderQP, q queuePair, c proto.QPCap) (any, 
 	h, err := r.qps.add(q)
 	if err != nil {
 		_ = p.Destroy()
+		if q.typ == ibv.QPTypeGSI {
+			r.dev.gsi.back(r.log)
+		}
 		return nil, err
 	}
 	r.objects.name(p, proto.ObjectQP, h)
@@ -153,6 +163,9 @@ func destroyQP(r *resources, _ *request, m *proto.Handle) (any, error) {
 		r.numbers.drop(q.p.QPN())
 	}
 	r.qps.drop(m.Handle)
+	if q.typ == ibv.QPTypeGSI {
+		r.dev.gsi.back(r.log)
+	}
 	return nil, nil
 }
 

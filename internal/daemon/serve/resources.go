@@ -23,6 +23,7 @@ type resources struct {
 	limits *Limits
 	files  *descriptors // of which one is each completion queue's
 	uid    uint32       // whose they are
+	log    *slog.Logger
 
 	mem    *shm.Segments
 	rings  *rings
@@ -80,7 +81,7 @@ func openDevice(s *session, q *request, m *proto.Open) (any, error) {
 // socket of events.
 func newResources(s *session, dev *device) (_ *resources, theirs *os.File, err error) {
 	r := &resources{
-		dev: dev, limits: &s.limits, files: s.srv.files, uid: s.cred.UID, watch: func(m *datapath.ProcessMemory) { s.srv.watch(s, m) },
+		dev: dev, limits: &s.limits, files: s.srv.files, uid: s.cred.UID, log: s.log, watch: func(m *datapath.ProcessMemory) { s.srv.watch(s, m) },
 		buffers: newTable[proto.Span](kindBuffer, "buffer"),
 		mrs:     newTable[region](kindMR, "memory region"),
 		mws:     newTable[verbs.ProviderMW](kindMW, "memory window"),
@@ -116,6 +117,9 @@ func (r *resources) shut(log *slog.Logger) {
 	_ = r.events.Close() // the pump may wait for room
 	if err := r.ns.Close(); err != nil {
 		log.Error("end of a client", "device", r.dev.name, "err", err)
+	}
+	if r.limits.Privileged {
+		r.dev.gsi.back(log)
 	}
 }
 

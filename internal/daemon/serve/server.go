@@ -83,10 +83,14 @@ func (s *Server) AddDevice(ctx *verbs.Context) error {
 		return fmt.Errorf("serve: %w: there is a device %s already", verbs.ErrInvalid, ctx.Name())
 	}
 	d, err := newDevice(ctx)
-	if err == nil {
-		s.devices[d.name] = d
+	if err != nil {
+		return err
 	}
-	return err
+	if err := d.gsi.attend(); err != nil {
+		s.log.Warn(noManager, "device", d.name, "err", err)
+	}
+	s.devices[d.name] = d
+	return nil
 }
 
 // offered are the devices that limits let a client open, by name.
