@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"log/slog"
 	"time"
 
 	"github.com/roce-xdp/roce-xdp/internal/proto"
@@ -19,7 +20,7 @@ func hello(s *session, _ *request, m *proto.Hello) (any, error) {
 		return nil, fmt.Errorf("%w: the program speaks %d to %d, the daemon %d to %d: update the older of the two",
 			errVersion, m.MinVersion, m.MaxVersion, proto.MinVersion, proto.Version)
 	case s.refusal != nil:
-		s.log.Info("client refused", "client", s.id, "err", s.refusal)
+		s.say(slog.LevelInfo, "client refused", "client", s.id, "err", s.refusal)
 		return nil, refused(s.refusal)
 	}
 	if err := s.conn.SetReadDeadline(time.Time{}); err != nil {

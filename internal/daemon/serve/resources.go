@@ -71,7 +71,7 @@ func openDevice(s *session, q *request, m *proto.Open) (any, error) {
 		return nil, fmt.Errorf("device %s: %w", dev.name, verbs.ErrClosed)
 	}
 	s.pumps.Go(func() { r.pump(s) })
-	s.log.Info("device opened", "client", s.id, "device", dev.name)
+	s.say(slog.LevelInfo, "device opened", "client", s.id, "device", dev.name)
 	return &proto.OpenReply{
 		Workers: uint32(dev.workers), BellStride: uint32(r.doors.stride), StateStride: queue.StateSize, BellSlots: uint32(r.doors.slots), ClientID: s.id,
 	}, nil

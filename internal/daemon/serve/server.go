@@ -34,6 +34,7 @@ type Config struct {
 type Server struct {
 	cfg   Config
 	log   *slog.Logger
+	hush  *hush
 	files *descriptors
 
 	mu        sync.Mutex
@@ -66,7 +67,7 @@ func New(cfg Config) *Server {
 		log = slog.New(slog.NewTextHandler(io.Discard, &slog.HandlerOptions{Level: slog.LevelError + 1}))
 	}
 	return &Server{
-		cfg: cfg, log: log, files: newDescriptors(), devices: map[string]*device{}, sessions: map[*session]struct{}{},
+		cfg: cfg, log: log, hush: newHush(log), files: newDescriptors(), devices: map[string]*device{}, sessions: map[*session]struct{}{},
 		users: map[uint32]int{}, listeners: map[net.Listener]struct{}{},
 	}
 }
@@ -145,15 +146,27 @@ func (s *Server) isClosing() bool {
 func (s *Server) take(c *net.UnixConn) {
 	n, err := newSession(s, c)
 	if err != nil {
-		s.log.Warn("connection refused", "err", err)
+		s.hush.say(s.log, slog.LevelWarn, anybody, "connection refused", "err", err)
 		_ = c.Close() // the peer learns nothing more than that it ended
 		return
 	}
+	switch err := s.admit(n); {
+	case err == nil:
+		go n.run()
+	case errors.Is(err, ErrServerClosed):
+		_ = c.Close()
+	default:
+		n.say(slog.LevelWarn, "connection refused", "err", err)
+		_ = c.Close()
+	}
+}
+
+// admit enters a session into the books, as one that is to be told that it may not if so.
+func (s *Server) admit(n *session) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.closing {
-		_ = c.Close()
-		return
+		return ErrServerClosed
 	}
 	switch {
 	case n.refusal != nil:
@@ -164,8 +177,7 @@ func (s *Server) take(c *net.UnixConn) {
 	}
 	if n.refusal != nil {
 		if s.refused >= maxRefused {
-			_ = c.Close() // so many that not even refusals can wait for their Hello
-			return
+			return fmt.Errorf("%d others wait to be told that they may not: %w", maxRefused, n.refusal)
 		}
 		s.refused++
 	} else {
@@ -174,7 +186,7 @@ func (s *Server) take(c *net.UnixConn) {
 	s.lastID++
 	n.id = s.lastID
 	s.sessions[n] = struct{}{}
-	go n.run()
+	return nil
 }
 
 // maxRefused is how many connections wait to be told that they may not.

@@ -109,10 +109,15 @@ func (s *session) rest(d time.Duration) {
 func (s *session) kill(why error) {
 	s.thrown.Do(func() {
 		if s.refusal == nil {
-			s.log.Warn("client thrown out", "client", s.id, "err", why)
+			s.say(slog.LevelWarn, "client thrown out", "client", s.id, "err", why)
 		}
 	})
 	_ = s.conn.Close() // which ends run
+}
+
+// say logs what the client causes and could cause again and again.
+func (s *session) say(level slog.Level, msg string, args ...any) {
+	s.srv.hush.say(s.log, level, int64(s.cred.UID), msg, args...)
 }
 
 // end frees what the session has, in the order in which peers learn of it best.

@@ -35,7 +35,9 @@ func (s *Server) Shutdown(ctx context.Context) error {
 		d.removed.Store(true)
 	}
 	s.mu.Unlock()
-	if err := s.dismiss(ctx, s.of(nil)); err != nil {
+	err := s.dismiss(ctx, s.of(nil))
+	s.hush.flush()
+	if err != nil {
 		return errors.Join(append(errs, err)...)
 	}
 	for _, d := range devices {
