@@ -27,7 +27,8 @@ func TestThroughDaemons(t *testing.T) {
 		}
 		return a, b
 	}
-	defer func() { pair = before }()
+	standing = 2 * 2 // of each daemon one for queue pair 1, and one that follows the device
+	defer func() { pair, standing = before, 0 }()
 	for _, tt := range []struct {
 		name string
 		test func(*testing.T)

@@ -164,10 +164,14 @@ func TestAddressInUse(t *testing.T) {
 // TestCancelled ends attempts at each step that waits.
 func TestCancelled(t *testing.T) {
 	t.Run("request unanswered", func(t *testing.T) {
-		a, _ := devices(t) // nobody has queue pair 1 at the other end
+		a, _ := devices(t)
+		peers := []string{datapathtest.Silent.String() + ":7471"}
+		if standing == 0 {
+			peers = append(peers, "192.0.2.2:7471") // nobody has queue pair 1 at the other end
+		}
 		ctx, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 		defer cancel()
-		for _, peer := range []string{"192.0.2.2:7471", datapathtest.Silent.String() + ":7471"} {
+		for _, peer := range peers {
 			_, err := cm.Dial(ctx, a, peer, nil)
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v", peer, err)
