@@ -23,6 +23,8 @@ func explainAttach(d device, mode Mode, err error, current func(device) program)
 	switch {
 	case errors.Is(err, unix.EPERM):
 		return fmt.Errorf("%w (%w)", ErrPrivilege, err)
+	case errors.Is(err, unix.EMFILE), errors.Is(err, unix.ENFILE):
+		return explainScarce(err) // generic mode would lack them too
 	case errors.Is(err, unix.ENODEV):
 		return fmt.Errorf("%w: %s is gone (%w)", ErrNoDevice, d.name, err)
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EEXIST):

@@ -33,6 +33,7 @@ func TestExplainAttach(t *testing.T) {
 		{"no XDP", card, ModeNative, unix.EOPNOTSUPP, ErrRefused, true, []string{"native mode", "lro off"}},
 		{"anything", card, ModeNative, unix.EINVAL, ErrRefused, true, []string{"MTU (9000)"}},
 		{"out of memory", card, ModeGeneric, unix.ENOMEM, ErrRefused, true, []string{"generic mode"}},
+		{"out of descriptors", card, ModeNative, unix.EMFILE, unix.EMFILE, false, []string{"LimitNOFILE="}},
 		{"busy", card, ModeNative, unix.EBUSY, ErrBusy, false, []string{"above eth0"}},
 		{"busy in the other mode", card, ModeNative, unix.EEXIST, ErrBusy, false, []string{"above eth0"}},
 	} {
@@ -92,7 +93,9 @@ func TestExplainLoad(t *testing.T) {
 		words      []string
 	}{
 		{"no capability", unix.EPERM, nil, ErrPrivilege, []string{"docs/privileges.md"}},
-		{"out of memory", unix.ENOMEM, nil, unix.ENOMEM, nil},
+		{"out of memory", unix.ENOMEM, nil, unix.ENOMEM, []string{"MemoryMax="}},
+		{"out of descriptors", unix.EMFILE, missing, unix.EMFILE, []string{"ulimit -n"}},
+		{"a probe without descriptors", unix.EACCES, probeError("xdp.frags", MinKernel, unix.EMFILE), unix.EACCES, nil},
 		{"verifier", verifier, nil, unix.EACCES, []string{"please report"}},
 		{"old kernel", unix.EINVAL, missing, ErrNotSupported, []string{"Linux 5.18 or later", kernelRelease()}},
 		{"old kernel's verifier", verifier, missing, ErrNotSupported, []string{"R1 invalid"}},
@@ -114,6 +117,97 @@ func TestProbeError(t *testing.T) {
 	if errors.Is(err, ErrPrivilege) {
 		t.Errorf("%v wraps ErrPrivilege", err)
 	}
+	for _, c := range []struct {
+		name        string
+		err         error
+		unsupported bool
+		word        string
+	}{
+		{"unknown flag", unix.EINVAL, true, "Linux 6.6 or later"},
+		{"longer attribute", unix.E2BIG, true, "Linux 6.6 or later"},
+		{"unknown family", unix.EAFNOSUPPORT, true, "Linux 6.6 or later"},
+		{"no bpf", unix.ENOSYS, true, "Linux 6.6 or later"},
+		{"the library's word", fmt.Errorf("map: %w", ebpf.ErrNotSupported), true, "Linux 6.6 or later"},
+		{"too many files", unix.EMFILE, false, "LimitNOFILE="},
+		{"too many files in the system", unix.ENFILE, false, "fs.file-max"},
+		{"no memory", unix.ENOMEM, false, "memory"},
+		{"both", errors.Join(ebpf.ErrNotSupported, unix.EMFILE), false, "LimitNOFILE="},
+		{"forbidden by a filter", unix.EACCES, false, "permission denied"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			err := probeError("it", MinKernelMultiBuffer, c.err)
+			wantErr(t, err, c.err, "probe it", c.word)
+			if errors.Is(err, ErrNotSupported) != c.unsupported {
+				t.Errorf("%v, want not supported: %v", err, c.unsupported)
+			}
+		})
+	}
+}
+
+// TestFewDescriptors: with however few descriptors, what fails says that, and not that
+// the kernel is too old.
+func TestFewDescriptors(t *testing.T) {
+	require(t, ProbeFrags())
+	for free := range loadDescriptors + 8 {
+		frags, multi, loading := withDescriptors(t, free)
+		for name, err := range map[string]error{"frags": frags, "several buffers": multi, "load": loading} {
+			if err != nil && (!errors.Is(err, unix.EMFILE) || errors.Is(err, ErrNotSupported)) {
+				t.Errorf("%s with %d descriptors: %v", name, free, err)
+			}
+		}
+		if free == 0 {
+			wantErr(t, frags, unix.EMFILE, "LimitNOFILE=")
+			wantErr(t, multi, unix.EMFILE, "LimitNOFILE=")
+			wantErr(t, loading, unix.EMFILE, "LimitNOFILE=")
+		}
+		if free >= loadDescriptors {
+			for name, err := range map[string]error{"frags": frags, "several buffers": multi, "load": loading} {
+				if err != nil {
+					t.Errorf("%s with %d descriptors, which are enough: %v", name, free, err)
+				}
+			}
+		}
+	}
+}
+
+// withDescriptors probes and loads with a number of descriptors left.
+func withDescriptors(t *testing.T, free int) (frags, multi, loading error) {
+	t.Helper()
+	var limit unix.Rlimit
+	check(t, unix.Getrlimit(unix.RLIMIT_NOFILE, &limit))
+	var held []int
+	defer func() {
+		check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &limit))
+		for _, fd := range held {
+			check(t, unix.Close(fd))
+		}
+	}()
+	few := limit
+	few.Cur = 256
+	check(t, unix.Setrlimit(unix.RLIMIT_NOFILE, &few))
+	for {
+		fd, err := unix.Open("/dev/null", unix.O_RDONLY|unix.O_CLOEXEC, 0)
+		if err != nil {
+			break
+		}
+		held = append(held, fd)
+	}
+	if len(held) < free {
+		t.Fatalf("there are no %d descriptors to begin with", free)
+	}
+	for range free {
+		check(t, unix.Close(held[len(held)-1]))
+		held = held[:len(held)-1]
+	}
+	frags, multi = ProbeFrags(), ProbeMultiBuffer()
+	if errors.Is(multi, ErrNotSupported) && kernelBefore(t, 6, 6) {
+		multi = nil // as it is
+	}
+	s, loading := Load(nil)
+	if loading == nil {
+		check(t, s.Close())
+	}
+	return frags, multi, loading
 }
 
 // TestProbes: a kernel that runs the other tests has xdp.frags.

@@ -27,6 +27,9 @@ func (s *Steer) load(o *Options) error {
 	if err != nil {
 		return err
 	}
+	if err := checkDescriptors(); err != nil {
+		return err
+	}
 	spec, err := loadSteer()
 	if err != nil {
 		return err
@@ -61,6 +64,9 @@ func (s *Steer) mapMemory() (err error) {
 func explainLoad(err error, probe func() error) error {
 	if errors.Is(err, unix.EPERM) {
 		return fmt.Errorf("%w (%w)", ErrPrivilege, err)
+	}
+	if scarce(err) {
+		return explainScarce(err)
 	}
 	// The verifier's own message does not name a missing feature: ask.
 	if missing := probe(); errors.Is(missing, ErrNotSupported) {

@@ -111,6 +111,10 @@ func diagnose(op string, errno unix.Errno, shared bool) (hint string, kind error
 		return "run as root or give the program CAP_NET_RAW", ErrPermission
 	case op == opSocket && (errno == unix.EAFNOSUPPORT || errno == unix.ESOCKTNOSUPPORT):
 		return "the kernel was built without CONFIG_XDP_SOCKETS", ErrNotSupported
+	case op == opSocket && errno == unix.EMFILE:
+		return "raise the number of the process's descriptors (ulimit -n, LimitNOFILE= of the systemd unit)", nil
+	case op == opSocket && errno == unix.ENFILE:
+		return "raise the number of the system's descriptors (sysctl fs.file-max)", nil
 	case op == opRegister && (errno == unix.ENOBUFS || errno == unix.EPERM):
 		return "raise it (ulimit -l, LimitMEMLOCK= of the systemd unit), give CAP_IPC_LOCK, or use fewer frames", ErrMemlock
 	case op == opRegister && errno == unix.EINVAL:

@@ -105,6 +105,8 @@ func TestDiagnose(t *testing.T) {
 	}{
 		{opSocket, unix.EPERM, false, ErrPermission, "CAP_NET_RAW"},
 		{opSocket, unix.EAFNOSUPPORT, false, ErrNotSupported, "CONFIG_XDP_SOCKETS"},
+		{opSocket, unix.EMFILE, false, nil, "LimitNOFILE="},
+		{opSocket, unix.ENFILE, false, nil, "fs.file-max"},
 		{opRegister, unix.ENOBUFS, false, ErrMemlock, "ulimit -l"},
 		{opRegister, unix.EINVAL, false, ErrNotSupported, "frame size"},
 		{opRegister, unix.EFAULT, false, ErrConfig, "not mapped"},
