@@ -34,8 +34,8 @@ type Options struct {
 	Mode bpf.Mode
 	// Socket is how frames reach the packet memory; Auto prefers zero-copy.
 	Socket xsk.Mode
-	// Frames is the number of receive frames of a worker, at least twice RingSize.
-	// Default 4096, less with many queues.
+	// Frames is the number of receive frames of a worker, at least twice RingSize and
+	// at most 4194304. Default 4096, less with many queues.
 	Frames int
 	// FrameSize is the size of a frame in bytes: 2048 or 4096, the default.
 	FrameSize int
@@ -107,6 +107,7 @@ const (
 	manyQueues    = 8
 	minRing       = 64
 	maxRing       = 1 << 16
+	maxFrames     = 64 * maxRing // of a worker: 16 GiB
 	defaultSpin   = 20 * time.Microsecond
 	shortSpin     = 5 * time.Microsecond
 	defaultKeep   = transport.DefaultWindow
@@ -146,8 +147,11 @@ func (o *Options) complete(queues, cpus int) (Options, error) {
 	if c.Frames == 0 {
 		c.Frames = c.RingSize * (defaultFrames / defaultRing)
 	}
-	if c.Frames < 2*c.RingSize || c.Frames > 64*maxRing {
+	if c.Frames < 2*c.RingSize {
 		return c, fmt.Errorf("%w: Frames is %d: at least twice the %d entries of a ring are needed", ErrConfig, c.Frames, c.RingSize)
+	}
+	if c.Frames > maxFrames {
+		return c, fmt.Errorf("%w: Frames is %d: at most %d are possible", ErrConfig, c.Frames, maxFrames)
 	}
 	if c.FrameSize == 0 {
 		c.FrameSize = fullFrameSize
