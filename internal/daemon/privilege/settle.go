@@ -107,7 +107,7 @@ func lookupUser(name string) (*user.User, error) {
 		return u, nil
 	}
 	if _, isNumber := strconv.ParseUint(name, 10, 32); isNumber != nil {
-		return nil, err
+		return nil, unknown("user", "/etc/passwd", name, err)
 	}
 	if u, err := user.LookupId(name); err == nil {
 		return u, nil
@@ -117,21 +117,33 @@ func lookupUser(name string) (*user.User, error) {
 
 // LookupGroup is the number of a group, given by name or number.
 func LookupGroup(name string) (int, error) {
-	if g, err := user.LookupGroup(name); err == nil {
+	g, err := user.LookupGroup(name)
+	if err == nil {
 		return strconv.Atoi(g.Gid)
 	}
-	gid, err := strconv.ParseUint(name, 10, 32)
-	if err != nil {
-		return 0, fmt.Errorf("there is no group %s", name)
+	gid, isNumber := strconv.ParseUint(name, 10, 32)
+	if isNumber != nil {
+		return 0, unknown("group", "/etc/group", name, err)
 	}
 	return int(gid), nil
+}
+
+// unknown says where a name was looked for, because there may be users elsewhere: a static
+// program does not ask what nsswitch.conf names.
+func unknown(what, file, name string, err error) error {
+	var u user.UnknownUserError
+	var g user.UnknownGroupError
+	if !errors.As(err, &u) && !errors.As(err, &g) {
+		return fmt.Errorf("%s %s: %w", what, name, err)
+	}
+	return fmt.Errorf("there is no %s %s in %s: one of a directory service (LDAP, SSSD) is given by number", what, name, file)
 }
 
 // LookupUser is the number of a user, given by name or number.
 func LookupUser(name string) (int, error) {
 	u, err := lookupUser(name)
 	if err != nil {
-		return 0, fmt.Errorf("there is no user %s", name)
+		return 0, err
 	}
 	return strconv.Atoi(u.Uid)
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"os/user"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -174,14 +175,30 @@ func TestSettleRefusals(t *testing.T) {
 		{"an ordinary user", Spec{}, user, nil, "user 54321 has no CAP_BPF (to load the XDP program), CAP_NET_ADMIN (to attach it), CAP_NET_RAW (for AF_XDP sockets): start it as root"},
 		{"one capability missing", Spec{}, user, []uintptr{12, 39}, "user 54321 has no CAP_NET_RAW (for AF_XDP sockets): start"},
 		{"another user without the right", Spec{User: "nobody"}, user, []uintptr{12, 13, 39}, "started as user 54321 and cannot become nobody"},
-		{"no such user", Spec{User: "no-such-user"}, nil, nil, "cannot change the user: user: unknown user no-such-user"},
-		{"no such group", Spec{Group: "no-such-group"}, nil, nil, "there is no group no-such-group"},
+		{"no such user", Spec{User: "no-such-user"}, nil, nil, "cannot change the user: there is no user no-such-user in /etc/passwd: one of a directory service (LDAP, SSSD) is given by number"},
+		{"no such group", Spec{Group: "no-such-group"}, nil, nil, "there is no group no-such-group in /etc/group: one of a directory service (LDAP, SSSD) is given by number"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			if r, stderr := settle(t, tt.spec, tt.cred, tt.ambient...); !strings.Contains(r.Err, tt.says) || stderr != "" {
 				t.Errorf("error %q, want that it says %q; prepared: %q", r.Err, tt.says, stderr)
 			}
 		})
+	}
+}
+
+// TestUnknown: that a name could not be looked for is not that there is none.
+func TestUnknown(t *testing.T) {
+	for _, tt := range []struct {
+		err  error
+		says string
+	}{
+		{user.UnknownUserError("x"), "there is no user x in FILE"},
+		{fmt.Errorf("lookup: %w", user.UnknownGroupError("x")), "there is no user x in FILE"},
+		{syscall.EMFILE, "user x: too many open files"},
+	} {
+		if err := unknown("user", "FILE", "x", tt.err); !strings.HasPrefix(err.Error(), tt.says) {
+			t.Errorf("%v, want %s", err, tt.says)
+		}
 	}
 }
 
