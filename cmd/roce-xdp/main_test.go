@@ -175,7 +175,7 @@ func TestFailures(t *testing.T) {
 		{line: "validate", code: 1, stderr: []string{`^roce-xdp: configuration: no interface to serve: name one on the command line, or in the file as \[interface\.eth0\]$`}},
 		{line: "validate eth0 --mode fast", code: 1, stderr: []string{`--mode: .*"fast"`}},
 		{line: "validate --config /nonexistent", code: 1, stderr: []string{`open /nonexistent: no such file`}},
-		{line: "run eth0 --user no-such-user", code: 1, stderr: []string{`unknown user no-such-user`}},
+		{line: "run eth0 --user no-such-user", code: 1, stderr: []string{`there is no user no-such-user in /etc/passwd`}},
 		{line: "perf write-bw -p 1 127.0.0.1", code: 1, stderr: []string{`^roce-xdp: connect to 127.0.0.1:1: .*start the server first`}},
 		{line: "pingpong rc -p 1 127.0.0.1", code: 1, stderr: []string{`couldn't connect to 127.0.0.1:1.*start the server first`}},
 	})
