@@ -71,6 +71,7 @@ type Device struct {
 	background sync.WaitGroup
 	closed     atomic.Bool
 	done       chan struct{} // closed with the device
+	renamed    chan struct{} // see Renamed
 	hurry      chan struct{} // closed before: nobody waits for a neighbour any more
 	hurryOnce  sync.Once
 	closeOnce  sync.Once
@@ -173,6 +174,7 @@ func newDevice(c config) *Device {
 		zero:    c.zero,
 		netns:   c.netns,
 		done:    make(chan struct{}),
+		renamed: make(chan struct{}, 1),
 		hurry:   make(chan struct{}),
 		link:    c.link,
 		numbers: qpnSource{at: rand.Uint32N(maxQPN - minQPN)},
@@ -226,6 +228,10 @@ func (d *Device) Name() string {
 	defer d.mu.Unlock()
 	return d.link.name
 }
+
+// Renamed has an element when the interface has got another name since the last one
+// was taken; Name tells which.
+func (d *Device) Renamed() <-chan struct{} { return d.renamed }
 
 // Progress drives all workers once in the caller's goroutine and reports whether
 // there was anything to do.

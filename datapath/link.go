@@ -67,6 +67,12 @@ func (d *Device) setLink(now linkInfo) {
 		d.reportPort(ibv.EventPortErr)
 		d.countLinkDown()
 	}
+	if now.name != was.name {
+		select {
+		case d.renamed <- struct{}{}:
+		default: // nobody has taken the last one
+		}
+	}
 	if now.speed != was.speed {
 		d.reportPort(ibv.EventSpeedChange)
 	}

@@ -44,6 +44,10 @@ func TestNetnsRename(t *testing.T) {
 	before := open("eth0")
 	rename(t, pair.A.NS, "eth0", "lan0")
 	d.says(t, `msg="interface renamed: the device keeps its name until the configuration has the new one" device=eth0 interface=lan0`)
+	// The link comes up after the name is known.
+	for until := time.Now().Add(20 * time.Second); strings.Contains(d.ask(t, "link show"), "DOWN") && time.Now().Before(until); {
+		time.Sleep(10 * time.Millisecond)
+	}
 	wantMatch(t, "link", d.ask(t, "link show"), `^link eth0/1 state ACTIVE physical_state LINK_UP netdev lan0$`)
 	if err := pair.A.NS.Do(func() error {
 		serves, why := opener.Serves("lan0")

@@ -78,15 +78,13 @@ func (d *Daemon) logOpen(name string, dev *datapath.Device) {
 // watch reports what happens to a device, until that is closed.
 func (d *Daemon) watch(name string, dev *datapath.Device, events verbs.ProviderEvents) {
 	defer events.Close()
-	known := name
+	over := make(chan struct{})
+	defer close(over)
+	d.watchers.Go(func() { d.watchName(name, dev, over) })
 	for {
 		e, err := events.NextEvent(context.Background())
 		if err != nil {
 			return
-		}
-		if now := dev.Name(); now != known {
-			known = now
-			d.log.Warn("interface renamed: the device keeps its name until the configuration has the new one", "device", name, "interface", now)
 		}
 		switch e.Type {
 		case verbs.EventDeviceFatal:
@@ -100,6 +98,20 @@ func (d *Daemon) watch(name string, dev *datapath.Device, events verbs.ProviderE
 			d.log.Info("link up", "interface", name)
 		default:
 			d.log.Warn("link down", "interface", name)
+		}
+	}
+}
+
+// watchName reports other names of a device's interface, until it is over.
+func (d *Daemon) watchName(name string, dev *datapath.Device, over <-chan struct{}) {
+	for {
+		select {
+		case <-dev.Renamed():
+			if now := dev.Name(); now != name {
+				d.log.Warn("interface renamed: the device keeps its name until the configuration has the new one", "device", name, "interface", now)
+			}
+		case <-over:
+			return
 		}
 	}
 }
