@@ -95,11 +95,8 @@ func (cq *CQ) take(wcs []WC) int {
 // Err says why the queue is unusable: ErrClosed, also when the device's daemon has
 // ended, or ErrCorrupted, or nil.
 func (cq *CQ) Err() error {
-	if cq.gone.Load() {
-		return ErrClosed
-	}
-	if cq.ctx.lost.Load() {
-		return errLost
+	if err := cq.ctx.usable(&cq.gone); err != nil {
+		return err
 	}
 	cq.mu.Lock()
 	defer cq.mu.Unlock()

@@ -3,6 +3,7 @@ package verbs
 import (
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/session"
@@ -60,6 +61,17 @@ var (
 
 // errLost is what all calls return when the device's daemon has ended.
 var errLost = fmt.Errorf("%w: the device was closed, or its daemon has ended or has thrown this program out (its log says why), and it has to be opened anew", ErrClosed)
+
+// usable is why an object of c that is gone when gone says so cannot be used, if it cannot.
+func (c *Context) usable(gone *atomic.Bool) error {
+	switch {
+	case gone.Load():
+		return ErrClosed
+	case c.lost.Load():
+		return errLost
+	}
+	return nil
+}
 
 // OpError says which call on which object failed.
 type OpError struct {

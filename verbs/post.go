@@ -292,11 +292,8 @@ func checkFlush(wr *SendWR) error {
 }
 
 func (q *QP) sendable() error {
-	if q.gone.Load() {
-		return ErrClosed
-	}
-	if q.ctx.lost.Load() {
-		return errLost
+	if err := q.ctx.usable(&q.gone); err != nil {
+		return err
 	}
 	if q.sq == nil {
 		return invalid("a queue pair of type %s has no send queue", q.typ)
@@ -311,11 +308,8 @@ func (q *QP) sendable() error {
 
 // putRecv checks wr and writes it to the i-th unpublished slot.
 func (q *QP) putRecv(wr *RecvWR, i int) error {
-	if q.gone.Load() {
-		return ErrClosed
-	}
-	if q.ctx.lost.Load() {
-		return errLost
+	if err := q.ctx.usable(&q.gone); err != nil {
+		return err
 	}
 	switch {
 	case q.srq != nil:

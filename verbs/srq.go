@@ -168,11 +168,8 @@ func (s *SRQ) PostRecvBatch(wrs []RecvWR) (int, error) {
 
 // put checks wr and writes it to the i-th unpublished slot.
 func (s *SRQ) put(wr *RecvWR, i int) error {
-	if s.gone.Load() {
-		return ErrClosed
-	}
-	if s.pd.ctx.lost.Load() {
-		return errLost
+	if err := s.pd.ctx.usable(&s.gone); err != nil {
+		return err
 	}
 	return putRecv(s.prod, wr, i, s.maxWR, s.sge)
 }
