@@ -14,8 +14,12 @@ import (
 type ProcessMemory struct {
 	fd    int
 	begun atomic.Uint64
-	slots [8]atomic.Uint64 // of accesses under way, each with its number
+	slots [len(Accesses{})]atomic.Uint64
 }
+
+// Accesses are the numbers of accesses that are under way, each where it stays as long as
+// it is; 0 is none.
+type Accesses [8]uint64
 
 // NewProcessMemory takes a descriptor that was checked to be such a file, open for
 // reading and writing: others might block who reads them. It stays the caller's and
@@ -51,9 +55,9 @@ func transfer(b []byte, va uint64, call func([]byte, int64) (int, error)) error 
 	return nil
 }
 
-// Accesses are the numbers of the accesses that are under way. One that is among
-// them again much later waits for memory that nobody provides.
-func (m *ProcessMemory) Accesses() (n [8]uint64) {
+// Accesses are those under way. One that is among them again much later waits for memory
+// that nobody provides.
+func (m *ProcessMemory) Accesses() (n Accesses) {
 	for i := range m.slots {
 		n[i] = m.slots[i].Load()
 	}

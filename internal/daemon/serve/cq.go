@@ -27,19 +27,20 @@ type completions struct {
 
 // newNotices makes the way to wake who waits for a completion queue, and the client's end.
 func (r *resources) newNotices() (*shm.Notifier, *os.File, error) {
-	if err := r.files.take(r.uid); err != nil {
+	files, uid := r.owner.srv.files, r.owner.cred.UID
+	if err := files.take(uid); err != nil {
 		return nil, nil, err
 	}
 	notify, theirs, err := shm.NewNotifier()
 	if err != nil {
-		r.files.give(r.uid, 1)
+		files.give(uid, 1)
 	}
 	return notify, theirs, err
 }
 
 // endNotices undoes that: the client sees the end of the stream.
 func (r *resources) endNotices(c *completions) error {
-	r.files.give(r.uid, 1)
+	r.owner.srv.files.give(r.owner.cred.UID, 1)
 	return c.notify.Close()
 }
 

@@ -20,7 +20,7 @@ const hungAfter = time.Second
 // ownMemory is what a session knows of the accesses to its program's own memory.
 type ownMemory struct {
 	m    *datapath.ProcessMemory
-	seen [8]uint64 // those that were under way when they were last looked at
+	seen datapath.Accesses // those that were under way when they were last looked at
 	hung bool
 }
 

@@ -37,7 +37,7 @@ func setMemory(r *resources, q *request, _ *proto.Empty) (any, error) {
 		return nil, err
 	}
 	r.proc, r.procFD = datapath.NewProcessMemory(q.fds[0]), q.fds.Take(0)
-	r.watch(r.proc)
+	r.owner.srv.watch(r.owner, r.proc)
 	return nil, nil
 }
 

@@ -103,7 +103,7 @@ func (r *resources) addQP(p verbs.ProviderQP, q queuePair, c proto.QPCap) (any, 
 	if err != nil {
 		_ = p.Destroy()
 		if q.typ == ibv.QPTypeGSI {
-			r.dev.gsi.back(r.log)
+			r.dev.gsi.back(r.owner.log)
 		}
 		return nil, err
 	}
@@ -164,7 +164,7 @@ func destroyQP(r *resources, _ *request, m *proto.Handle) (any, error) {
 	}
 	r.qps.drop(m.Handle)
 	if q.typ == ibv.QPTypeGSI {
-		r.dev.gsi.back(r.log)
+		r.dev.gsi.back(r.owner.log)
 	}
 	return nil, nil
 }

@@ -20,10 +20,8 @@ import (
 type resources struct {
 	dev    *device
 	ns     *datapath.Client
+	owner  *session
 	limits *Limits
-	files  *descriptors // of which one is each completion queue's
-	uid    uint32       // whose they are
-	log    *slog.Logger
 
 	mem    *shm.Segments
 	rings  *rings
@@ -39,8 +37,6 @@ type resources struct {
 	qps     *table[queuePair]
 	objects objects
 	numbers numbers
-
-	watch func(*datapath.ProcessMemory) // begins to look after it
 
 	mu     sync.Mutex
 	proc   *datapath.ProcessMemory // the client's, nil before SET_MEMORY
@@ -81,7 +77,7 @@ func openDevice(s *session, q *request, m *proto.Open) (any, error) {
 // socket of events.
 func newResources(s *session, dev *device) (_ *resources, theirs *os.File, err error) {
 	r := &resources{
-		dev: dev, limits: &s.limits, files: s.srv.files, uid: s.cred.UID, log: s.log, watch: func(m *datapath.ProcessMemory) { s.srv.watch(s, m) },
+		dev: dev, owner: s, limits: &s.limits,
 		buffers: newTable[proto.Span](kindBuffer, "buffer"),
 		mrs:     newTable[region](kindMR, "memory region"),
 		mws:     newTable[verbs.ProviderMW](kindMW, "memory window"),
@@ -92,7 +88,7 @@ func newResources(s *session, dev *device) (_ *resources, theirs *os.File, err e
 	}
 	defer func() {
 		if err != nil {
-			r.free(s.log)
+			r.free()
 		}
 	}()
 	// Pages that the system has set aside for others are not for clients to take.
@@ -113,18 +109,18 @@ func newResources(s *session, dev *device) (_ *resources, theirs *os.File, err e
 
 // shut ends the namespace: when it returns no worker touches the client's memory
 // any more, and nobody waits for its events.
-func (r *resources) shut(log *slog.Logger) {
+func (r *resources) shut() {
 	_ = r.events.Close() // the pump may wait for room
 	if err := r.ns.Close(); err != nil {
-		log.Error("end of a client", "device", r.dev.name, "err", err)
+		r.owner.log.Error("end of a client", "device", r.dev.name, "err", err)
 	}
 	if r.limits.Privileged {
-		r.dev.gsi.back(log)
+		r.dev.gsi.back(r.owner.log)
 	}
 }
 
 // free gives back what is left when nobody uses it any more.
-func (r *resources) free(log *slog.Logger) {
+func (r *resources) free() {
 	var errs []error
 	r.cqs.each(func(_ uint64, c *completions) { errs = append(errs, r.endNotices(c)) })
 	if r.doors != nil {
@@ -138,7 +134,7 @@ func (r *resources) free(log *slog.Logger) {
 	}
 	errs = append(errs, r.mem.Close())
 	if err := errors.Join(errs...); err != nil {
-		log.Error("memory of a client", "device", r.dev.name, "err", err)
+		r.owner.log.Error("memory of a client", "device", r.dev.name, "err", err)
 	}
 }
 

@@ -132,12 +132,12 @@ func (s *session) end() {
 		cm.close()
 	}
 	if res != nil {
-		res.shut(s.log)
+		res.shut()
 	}
 	s.calls.wait()
 	s.pumps.Wait()
 	if res != nil {
-		res.free(s.log)
+		res.free()
 	}
 	s.log.Debug("client gone", "client", s.id)
 	s.srv.forget(s)
