@@ -219,6 +219,19 @@ func (c *Client) admit(n *int, limit int, what string) error {
 	return nil
 }
 
+// charge is admit for who does not hold the lock, and discharge undoes it.
+func (c *Client) charge(n *int, limit int, what string) error {
+	c.dev.mu.Lock()
+	defer c.dev.mu.Unlock()
+	return c.admit(n, limit, what)
+}
+
+func (c *Client) discharge(n *int) {
+	c.dev.mu.Lock()
+	defer c.dev.mu.Unlock()
+	*n--
+}
+
 // admitBytes reports whether n more bytes may be registered. The device's lock is
 // held.
 func (c *Client) admitBytes(n uint64) error {

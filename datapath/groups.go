@@ -136,31 +136,19 @@ func (q *qp) AttachMulticast(gid ibv.GID) error {
 	case g != nil && g.n >= maxGroupMembers:
 		return fmt.Errorf("%w: %d queue pairs are attached to %s", ErrLimit, maxGroupMembers, gid.Addr())
 	}
-	if err := q.owner.admitGroup(); err != nil {
+	c := q.owner
+	if err := c.charge(&c.use.Groups, c.limits.Groups, "attachments to multicast groups"); err != nil {
 		return err
 	}
 	if g == nil {
 		if err := d.enterGroup(gid); err != nil {
-			q.owner.leaveGroup()
+			c.discharge(&c.use.Groups)
 			return err
 		}
 	}
 	t.put(gid, g.with(q, len(d.workers)))
 	q.groups++
 	return nil
-}
-
-// admitGroup counts one more attachment to a group; leaveGroup undoes it.
-func (c *Client) admitGroup() error {
-	c.dev.mu.Lock()
-	defer c.dev.mu.Unlock()
-	return c.admit(&c.use.Groups, c.limits.Groups, "attachments to multicast groups")
-}
-
-func (c *Client) leaveGroup() {
-	c.dev.mu.Lock()
-	defer c.dev.mu.Unlock()
-	c.use.Groups--
 }
 
 // DetachMulticast undoes AttachMulticast and returns when nothing of the group
@@ -219,7 +207,7 @@ func (d *Device) detach(q *qp, gid ibv.GID) (err error) {
 	next := d.groups.get(gid).without(q)
 	d.groups.put(gid, next)
 	q.groups--
-	q.owner.leaveGroup()
+	q.owner.discharge(&q.owner.use.Groups)
 	if next == nil {
 		err = d.steer.DelAddress(gid.Addr())
 		if e := d.joins.leave(gid.Addr()); err == nil {

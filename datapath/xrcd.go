@@ -225,11 +225,11 @@ func (c *Client) OpenQP(id, qpn uint32) (verbs.ProviderQP, error) {
 	if h.qp == nil || h.xrcd != x {
 		return nil, fmt.Errorf("%w: the XRC domain has no target %#x", ErrInvalid, qpn)
 	}
-	if err := c.admitHandle(); err != nil {
+	if err := c.charge(&c.use.QPs, c.limits.QPs, "queue pairs"); err != nil {
 		return nil, err
 	}
 	if err := h.enter(); err != nil {
-		c.leaveHandle()
+		c.discharge(&c.use.QPs)
 		return nil, err
 	}
 	if c.gone() { // who closes it may not have seen the handle
@@ -257,19 +257,6 @@ func (h *target) enter() error {
 	return nil
 }
 
-// admitHandle counts one more handle on a target; leaveHandle undoes it.
-func (c *Client) admitHandle() error {
-	c.dev.mu.Lock()
-	defer c.dev.mu.Unlock()
-	return c.admit(&c.use.QPs, c.limits.QPs, "queue pairs")
-}
-
-func (c *Client) leaveHandle() {
-	c.dev.mu.Lock()
-	c.use.QPs--
-	c.dev.mu.Unlock()
-}
-
 // Destroy gives the handle up; the last takes the queue pair along.
 func (h *target) Destroy() error {
 	last, was := false, false
@@ -286,7 +273,7 @@ func (h *target) Destroy() error {
 	if was {
 		return nil
 	}
-	h.owner.leaveHandle()
+	h.owner.discharge(&h.owner.use.QPs)
 	h.owner.events.forget(h)
 	if !last {
 		return nil
