@@ -18,14 +18,6 @@ func (m *Machine) Destroy(now mono.Time, id ID) error {
 	return nil
 }
 
-// DropOwner destroys all ids of an owner, oldest first.
-func (m *Machine) DropOwner(now mono.Time, owner Owner) {
-	for _, id := range m.Owned(owner) {
-		// One may have gone with its listener.
-		_ = m.Destroy(now, id)
-	}
-}
-
 // Owned are the ids of an owner, oldest first: who has many to destroy and others to
 // serve does it in parts.
 func (m *Machine) Owned(owner Owner) []ID {

@@ -12,8 +12,8 @@
 //	NextDeadline()           when Poll must be called at the latest
 //
 // One machine serves one device and all its addresses. An [Owner] goes with every
-// id, so that a daemon can give a machine to many clients and [Machine.DropOwner]
-// can end all that one of them has; a program of its own uses a single owner.
+// id, so that a daemon can give a machine to many clients and end all that one of
+// them has ([Machine.Owned]); a program of its own uses a single owner.
 // Resolving addresses and routes, queue pairs and their states are the
 // caller's: it passes a [Route] in and gets a [QPAttr] out.
 //

@@ -194,7 +194,7 @@ func FuzzHandle(f *testing.F) {
 		w.b.Handle(w.now, from, data1)
 		w.fate = func(int, *MAD) []time.Duration { return nil }
 		w.run(24 * time.Hour)
-		w.b.DropOwner(w.now, 1)
+		w.b.dropOwner(w.now, 1)
 		w.run(24 * time.Hour)
 		w.checkEmpty(w.b, 0)
 	})

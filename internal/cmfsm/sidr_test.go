@@ -164,7 +164,7 @@ func TestSIDRRequestIDUsedAgain(t *testing.T) {
 	if w.b.count(EventConnectRequest) != 2 || w.b.Counters()[CounterDuplicates] != 1 {
 		w.fatal("events %s", names(w.b.types()))
 	}
-	w.b.DropOwner(w.now, 1)
+	w.b.dropOwner(w.now, 1)
 	w.checkEmpty(w.b, 0)
 }
 

@@ -6,25 +6,9 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/queue"
 )
 
-// Resize moves the completions that nobody has taken, in order, into ring, which
-// is empty and has elements of the same size, and goes on there; the consumer
-// stands still meanwhile and then reads ring from its beginning. A request for an
-// event moves along. entries is what the caller is promised, at most what ring
-// holds. On an error, which is ErrResize, nothing has changed.
-//
-// It reports whether the caller raises an event.
-func (cq *CQ) Resize(ring *queue.Ring, entries int) (raise bool, err error) {
-	m, err := cq.StartMove(ring, entries)
-	if err != nil {
-		return false, err
-	}
-	m.Copy()
-	return m.Finish(), nil
-}
-
-// CQMove is a Resize in steps. A queue may hold millions of completions, and workers
-// that complete to it wait for its lock: StartMove and Finish hold it for a moment,
-// Copy does without.
+// CQMove moves the completions that nobody has taken, in order, to another ring, in three
+// steps. A queue may hold millions of them, and workers that complete to it wait for its
+// lock: StartMove and Finish hold it for a moment, Copy does without.
 type CQMove struct {
 	cq   *CQ
 	from queue.Producer // as it was at the start
@@ -32,8 +16,11 @@ type CQMove struct {
 	n    int            // completions to copy
 }
 
-// StartMove has the queue go on in ring, behind room for the completions that nobody
-// has taken. These are the consumer's to read after Copy and Finish, which follow.
+// StartMove has the queue go on in ring, which is empty and has elements of the same size,
+// behind room for the completions that nobody has taken. These are the consumer's to read
+// after Copy and Finish, which follow: it stands still meanwhile and then reads ring from
+// its beginning. A request for an event moves along. entries is what the caller is
+// promised, at most what ring holds. On an error, which is ErrResize, nothing has changed.
 func (cq *CQ) StartMove(ring *queue.Ring, entries int) (*CQMove, error) {
 	cq.mu.Lock()
 	defer cq.mu.Unlock()

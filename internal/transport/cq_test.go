@@ -58,7 +58,7 @@ func (r *cqRig) take(n int) (ids []uint64) {
 
 func (r *cqRig) resize(entries int) error {
 	ring := respRing(entries, queue.CQESize)
-	raise, err := r.cq.Resize(ring, entries)
+	raise, err := ResizeCQ(r.cq, ring, entries)
 	switch {
 	case raise:
 		r.tb.Fatal("an event that nobody asked for")
@@ -150,7 +150,7 @@ func TestCQResizeRefuses(t *testing.T) {
 		{"room, but less was promised", respRing(8, queue.CQESize), 4},
 		{"other elements", respRing(8, 128), 8},
 	} {
-		if _, err := r.cq.Resize(tt.ring, tt.entries); !errors.Is(err, ErrResize) {
+		if _, err := ResizeCQ(r.cq, tt.ring, tt.entries); !errors.Is(err, ErrResize) {
 			t.Errorf("%s: %v", tt.name, err)
 		}
 	}

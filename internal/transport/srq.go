@@ -50,21 +50,9 @@ func (s *SRQ) Posted() int {
 	return n
 }
 
-// Resize moves all posted receives, in order, into ring, which is empty and has
-// elements of the same size, and takes them from there from then on. The producer
-// stands still meanwhile and goes on with queue.ResumeProducer. On an error, which
-// is ErrResize, nothing has changed.
-func (s *SRQ) Resize(ring *queue.Ring) error {
-	m, err := s.StartMove(ring)
-	if err != nil {
-		return err
-	}
-	m.Copy()
-	return m.Finish()
-}
-
-// SRQMove is a Resize in steps. A queue may hold many receives, and the worker has
-// others to serve: only StartMove and Finish are for who drives it.
+// SRQMove moves all posted receives, in order, to another ring, in three steps. A queue
+// may hold many, and the worker has others to serve: only StartMove and Finish are for
+// who drives it.
 type SRQMove struct {
 	srq  *SRQ
 	from queue.Consumer // as it was at the start
@@ -73,7 +61,10 @@ type SRQMove struct {
 	n    int // receives that were posted then
 }
 
-// StartMove begins to move the queue into ring.
+// StartMove begins to move the queue into ring, which is empty and has elements of the same
+// size, and from which it takes receives after Copy and Finish, which follow. The producer
+// stands still meanwhile and goes on with queue.ResumeProducer. On an error of either
+// step, which is ErrResize, nothing has changed.
 func (s *SRQ) StartMove(ring *queue.Ring) (*SRQMove, error) {
 	n, ok := s.cons.Avail()
 	old := s.cons.Ring()

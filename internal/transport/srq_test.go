@@ -258,7 +258,7 @@ func TestSRQCorrupt(t *testing.T) {
 	r[0].expectEvents(
 		ibv.EventCommEst, ibv.EventSRQErr, ibv.EventQPFatal, ibv.EventQPLastWQEReached,
 		ibv.EventCommEst, ibv.EventQPFatal, ibv.EventQPLastWQEReached) // SRQ_ERR once
-	if err := r[0].srq().Resize(respRing(8, queue.RecvElemSize(ibv.MaxSGE))); !errors.Is(err, ErrResize) {
+	if err := ResizeSRQ(r[0].srq(), respRing(8, queue.RecvElemSize(ibv.MaxSGE))); !errors.Is(err, ErrResize) {
 		t.Errorf("Resize = %v", err)
 	}
 }
@@ -309,7 +309,7 @@ func TestSRQResizeRefuses(t *testing.T) {
 		"too small":        respRing(4, queue.RecvElemSize(ibv.MaxSGE)),
 		"smaller elements": respRing(8, queue.RecvElemSize(1)),
 	} {
-		if err := r.srq().Resize(ring); !errors.Is(err, ErrResize) {
+		if err := ResizeSRQ(r.srq(), ring); !errors.Is(err, ErrResize) {
 			t.Errorf("%s: %v, want ErrResize", name, err)
 		}
 	}
@@ -352,7 +352,7 @@ func TestSRQModel(t *testing.T) {
 				psn[i]++
 			case 4:
 				ring := respRing(rapid.IntRange(1, 100).Draw(rt, "size"), queue.RecvElemSize(ibv.MaxSGE))
-				err := r[0].srq().Resize(ring)
+				err := ResizeSRQ(r[0].srq(), ring)
 				if (err == nil) != (len(want) <= ring.Entries()) {
 					rt.Fatalf("%d posted, %d entries: %v", len(want), ring.Entries(), err)
 				}

@@ -6,6 +6,7 @@ import (
 	"github.com/roce-xdp/roce-xdp/internal/ibv"
 	"github.com/roce-xdp/roce-xdp/internal/queue"
 	"github.com/roce-xdp/roce-xdp/internal/simnet"
+	. "github.com/roce-xdp/roce-xdp/internal/transport"
 )
 
 // suffer has a fault happen to h.
@@ -37,7 +38,7 @@ func (h *worldHost) resizeCQ(cq *worldCQ, entries int) {
 	}
 	ring := h.w.ring(entries, queue.CQESize)
 	n, _ := cq.cons.Avail()
-	if raise, err := cq.cq.Resize(ring, entries); err == nil && !raise {
+	if raise, err := ResizeCQ(cq.cq, ring, entries); err == nil && !raise {
 		cq.cons = queue.NewConsumer(ring)
 	} else if n <= entries {
 		h.w.failf("host %d: event %v, %v", h.n, raise, err)

@@ -153,7 +153,7 @@ func (s *worldRecvs) contents(r *worldRecv, n int) (b []byte) {
 // resize gives a shared queue another ring.
 func (s *worldRecvs) resize(depth int) {
 	ring := s.h.w.ring(depth, queue.RecvElemSize(pairSGE))
-	if err := s.srq.Resize(ring); err != nil {
+	if err := ResizeSRQ(s.srq, ring); err != nil {
 		if s.waiting() <= depth {
 			s.h.w.failf("host %d: %v", s.h.n, err)
 		}
