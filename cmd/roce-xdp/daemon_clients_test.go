@@ -107,9 +107,7 @@ func TestNetnsPolicy(t *testing.T) {
 	file := filepath.Join(dir, "roce-xdp.toml")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte("[interface.eth0]\n"+text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeConfig(t, file, "[interface.eth0]\n"+text)
 	}
 	write("[limits]\nmax_cqs = 1\n")
 	d := startDaemon(t, pair.A.NS, filepath.Join(dir, "run"), "--config "+file)

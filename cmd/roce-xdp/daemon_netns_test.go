@@ -29,6 +29,14 @@ type runningDaemon struct {
 	log *netns.Await
 }
 
+// writeConfig makes text the daemon's configuration file.
+func writeConfig(t *testing.T, file, text string) {
+	t.Helper()
+	if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // startDaemon starts one in a namespace and waits until it is ready.
 func startDaemon(t *testing.T, ns *netns.NS, dir, line string) *runningDaemon {
 	t.Helper()
@@ -182,9 +190,7 @@ func TestNetnsReload(t *testing.T) {
 	file := filepath.Join(dir, "roce-xdp.toml")
 	write := func(text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte("user = \"nobody\"\n"+text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeConfig(t, file, "user = \"nobody\"\n"+text)
 	}
 	write("[interface.eth0]\n")
 	d := startDaemon(t, pair.A.NS, filepath.Join(dir, "run"), "--config "+file)

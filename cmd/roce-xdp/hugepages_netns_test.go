@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -34,9 +33,7 @@ func TestNetnsHugePages(t *testing.T) {
 			}
 			dir := netns.ShortTempDir(t)
 			file := filepath.Join(dir, "roce-xdp.toml")
-			if err := os.WriteFile(file, []byte("[interface.eth0]\nqueues = 1\nframes = 512\nring_size = 256\n"+tt.file), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			writeConfig(t, file, "[interface.eth0]\nqueues = 1\nframes = 512\nring_size = 256\n"+tt.file)
 			before := pages.Free()
 			d := startDaemon(t, pair.A.NS, filepath.Join(dir, "run"), "--user nobody --config "+file)
 			opened := pages.Free()

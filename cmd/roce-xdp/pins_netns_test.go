@@ -124,9 +124,7 @@ func TestNetnsPins(t *testing.T) {
 	configure := func(noSocket string, pin bool) {
 		t.Helper()
 		text := fmt.Sprintf("user = \"nobody\"\npin_dir = %q\n[interface.eth0]\npin = %v\nno_socket = %q\n", pins, pin, noSocket)
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeConfig(t, file, text)
 	}
 	start := func() *runningDaemon {
 		t.Helper()
@@ -261,9 +259,7 @@ func TestNetnsRunFailsWithoutTraces(t *testing.T) {
 	fails := func(t *testing.T, more, want string) {
 		t.Helper()
 		text := fmt.Sprintf("pin_dir = %q\n[defaults]\npin = true\n%s", filepath.Join(bpffs, "pins"), more)
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeConfig(t, file, text)
 		out, err := program(t.Context(), pair.A.NS, "run --runtime-dir "+run+" --config "+file).CombinedOutput()
 		if err == nil {
 			t.Errorf("it runs: %s", out)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -25,9 +24,7 @@ func TestNetnsRename(t *testing.T) {
 	file := filepath.Join(dir, "toml")
 	configure := func(ifname string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte("[interface."+ifname+"]\n"), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		writeConfig(t, file, "[interface."+ifname+"]\n")
 	}
 	configure("eth0")
 	d := startDaemon(t, pair.A.NS, filepath.Join(dir, "run"), "--config "+file)
