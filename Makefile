@@ -111,6 +111,7 @@ soak: export ROCE_XDP_CM_CYCLES ?= 10000
 soak: export TIMEOUT = 60m
 soak: deps ## SEEDS simulations, every fuzz target, then the tests and their long variants for SOAK_MINUTES, until one fails
 	$(GO) test -count=1 -timeout 0 ./internal/transport -run '^TestWorld$$' -seeds $(SEEDS)
+	$(GO) test -count=1 -tags soak ./packaging
 	@$(MAKE) --no-print-directory fuzz
 	@end=$$(( $$(date +%s) + 60 * $(SOAK_MINUTES) )); n=0; \
 	while [ $$(date +%s) -lt $$end ]; do n=$$((n + 1)); echo "soak: round $$n"; \
